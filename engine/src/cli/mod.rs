@@ -1,0 +1,1 @@
+//! Parse, dispatch, exit code.

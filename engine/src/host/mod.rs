@@ -1,0 +1,1 @@
+//! The machine as found. Reads from a root path and changes nothing.

@@ -1,0 +1,3 @@
+//! The `ringperf` command.
+
+fn main() {}

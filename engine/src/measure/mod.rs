@@ -1,0 +1,1 @@
+//! Allocation-free recording of what was counted and timed.

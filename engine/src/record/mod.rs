@@ -1,0 +1,19 @@
+//! The result: serde types, versioned and self-describing, mergeable without loss.
+//!
+//! No I/O and no formatting for people. A [`Run`] is all that `report` needs.
+
+pub mod host;
+pub mod progress;
+pub mod run;
+pub mod side;
+
+pub use host::HostFacts;
+pub use progress::Progress;
+pub use run::{CaseResult, ErrorReport, Figures, Group, Reconciliation, Run, Sample, Sides};
+pub use side::{
+    Counters, CpuReport, EngineReport, Finding, FlowReport, GroupReport, Interval, Severity,
+    SideReport, TcpReport, Transactions, UdpFlow, UdpReport,
+};
+
+/// Name and version of the document's schema.
+pub const SCHEMA: &str = "ringperf.result/1";

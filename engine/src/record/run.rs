@@ -1,0 +1,244 @@
+//! The whole result of a plan.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::host::HostFacts;
+use super::side::{
+    CpuReport, EngineReport, Finding, FlowReport, Interval, TcpReport, Transactions, UdpReport,
+};
+use crate::plan::{Case, Direction, Traffic};
+
+/// An error, for people and for programs.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, PartialEq, Eq, Debug)]
+pub struct ErrorReport {
+    /// Exit code that the process ends with.
+    pub exit_code: u8,
+    /// Stable identifier, kebab-case.
+    pub code: String,
+    /// What happened, where, and what to do about it.
+    pub text: String,
+}
+
+/// The tool that made the document.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, PartialEq, Eq, Debug, Default)]
+pub struct Tool {
+    /// `ringperf`.
+    pub name: String,
+    /// Its version.
+    pub version: String,
+    /// The command line as typed.
+    pub command: Vec<String>,
+}
+
+/// A value of each side.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, PartialEq, Debug)]
+pub struct Sides<T> {
+    /// The client's.
+    pub client: Option<T>,
+    /// The server's.
+    pub server: Option<T>,
+}
+
+impl<T> Default for Sides<T> {
+    fn default() -> Self {
+        Sides { client: None, server: None }
+    }
+}
+
+/// Bytes and messages of one direction.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Amount {
+    /// Payload bytes.
+    pub bytes: u64,
+    /// Messages: sends, datagrams, requests or responses; none for a TCP stream's receiver.
+    pub messages: Option<u64>,
+}
+
+/// Percentiles of a histogram, nanoseconds, with the histogram itself.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, PartialEq, Debug, Default)]
+pub struct Latency {
+    /// Values recorded.
+    pub count: u64,
+    /// Mean.
+    pub mean: f64,
+    /// Standard deviation.
+    pub stdev: f64,
+    /// Smallest.
+    pub min: u64,
+    /// Median.
+    pub p50: u64,
+    /// 90th percentile.
+    pub p90: u64,
+    /// 99th percentile.
+    pub p99: u64,
+    /// 99.9th percentile.
+    pub p999: u64,
+    /// 99.99th percentile.
+    pub p9999: u64,
+    /// Largest.
+    pub max: u64,
+    /// Names of the percentiles above that fall among censored or lost transactions: those
+    /// values are lower bounds, printed as `>= x` or as lost.
+    pub lower_bounds: Vec<String>,
+    /// Transactions without an answer, which rank above every value.
+    pub unanswered: u64,
+    /// Base64 of the HDR V2 encoding, 3 digits, 1 ns to 1 h.
+    pub histogram: String,
+}
+
+/// Whether the lifetime's counts add up: sent = received + lost + in flight.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, PartialEq, Eq, Debug, Default)]
+pub struct Reconciliation {
+    /// Whether they do.
+    pub reconciled: bool,
+    /// Unit of the terms: bytes (TCP), datagrams (UDP) or transactions.
+    pub unit: String,
+    /// Sent, or started.
+    pub sent: u64,
+    /// Received, or done.
+    pub received: u64,
+    /// Lost, or failed.
+    pub lost: u64,
+    /// In flight.
+    pub in_flight: u64,
+    /// What does not add up, where it does not.
+    pub reason: Option<String>,
+}
+
+/// The figures of a group.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, PartialEq, Debug, Default)]
+pub struct Figures {
+    /// What the sender handed to its kernel in its window.
+    pub sent: Amount,
+    /// What the receiver counted in its window: the throughput.
+    pub received: Amount,
+    /// Received payload bits per second; for request-response both directions together.
+    pub throughput_bps: f64,
+    /// Request-response only.
+    pub transactions: Option<Transactions>,
+    /// Request-response only: from the start (open loop: the intended start) to the whole answer.
+    pub latency_ns: Option<Latency>,
+    /// crr only: time to connect.
+    pub connect_ns: Option<Latency>,
+    /// Open loop only: how far sends lag behind their schedule.
+    pub lag_ns: Option<Latency>,
+    /// Offered rate (open loop), messages or transactions per second.
+    pub offered_per_second: Option<f64>,
+    /// Achieved rate (open loop), messages or transactions per second.
+    pub achieved_per_second: Option<f64>,
+    /// UDP only.
+    pub udp: Option<UdpReport>,
+    /// TCP only.
+    pub tcp: Option<Sides<TcpReport>>,
+    /// Whether the lifetime's counts add up.
+    pub reconciliation: Reconciliation,
+    /// Jain's fairness index over the flows' window rates.
+    pub fairness: Option<f64>,
+    /// Slowest and fastest flow, payload bits (streams) or transactions per second.
+    pub flow_spread: Option<(f64, f64)>,
+}
+
+/// One group of traffic of a sample.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, PartialEq, Debug)]
+pub struct Group {
+    /// What the flows do.
+    pub traffic: Traffic,
+    /// Who sends or asks.
+    pub direction: Direction,
+    /// Its figures.
+    #[serde(flatten)]
+    pub figures: Figures,
+}
+
+/// One timed repetition of a case.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, PartialEq, Debug)]
+pub struct Sample {
+    /// From 1.
+    pub number: u32,
+    /// Wall-clock start, RFC 3339, UTC.
+    pub started: String,
+    /// Whether it ran to its planned end and both sides' results are in.
+    pub complete: bool,
+    /// Window by the receiver's clock, seconds.
+    pub duration_s: f64,
+    /// Every group.
+    pub groups: Vec<Group>,
+    /// With one group, that group's figures as the sample's own.
+    #[serde(flatten)]
+    pub figures: Option<Figures>,
+    /// CPU used on each side.
+    pub cpu: Sides<CpuReport>,
+    /// Kernel probes; null until there are probes.
+    pub kernel: Sides<serde_json::Value>,
+    /// The engine of each side.
+    pub engine: Sides<EngineReport>,
+    /// Flows of each side.
+    pub flows: Vec<SampleFlow>,
+    /// Intervals of each side, by its own clock; never added to each other.
+    pub intervals: SideIntervals,
+    /// What a reader must know.
+    pub findings: Vec<Finding>,
+    /// What ended it early.
+    pub error: Option<ErrorReport>,
+}
+
+/// One flow as each side saw it.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, PartialEq, Debug, Default)]
+pub struct SampleFlow {
+    /// Group of traffic.
+    pub group: u32,
+    /// Flow number within the group.
+    pub flow: u32,
+    /// As the client saw it.
+    pub client: Option<FlowReport>,
+    /// As the server saw it.
+    pub server: Option<FlowReport>,
+}
+
+/// Intervals of both sides.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, PartialEq, Debug, Default)]
+pub struct SideIntervals {
+    /// The client's.
+    pub client: Vec<Interval>,
+    /// The server's.
+    pub server: Vec<Interval>,
+}
+
+/// One case with its samples.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, PartialEq, Debug)]
+pub struct CaseResult {
+    /// What was asked for (with what the session resolved, such as the path MTU's size).
+    pub case: Case,
+    /// The repetitions that ran, also partly.
+    pub samples: Vec<Sample>,
+    /// What kept the case from running.
+    pub error: Option<ErrorReport>,
+}
+
+/// The result of a plan.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, PartialEq, Debug)]
+pub struct Run {
+    /// Name and version of this document's schema.
+    pub schema: String,
+    /// Identity of the run.
+    pub uuid: String,
+    /// Wall-clock start, RFC 3339, UTC.
+    pub started: String,
+    /// The tool.
+    pub tool: Tool,
+    /// Free text of the user.
+    pub title: Option<String>,
+    /// Whether every case and sample ran to its planned end.
+    pub complete: bool,
+    /// The client's host.
+    pub client: Option<HostFacts>,
+    /// The server's host.
+    pub server: Option<HostFacts>,
+    /// The cases, in order.
+    pub cases: Vec<CaseResult>,
+    /// Findings about the run as a whole.
+    pub findings: Vec<Finding>,
+    /// What ended the run early.
+    pub error: Option<ErrorReport>,
+}

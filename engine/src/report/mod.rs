@@ -1,0 +1,1 @@
+//! A result to bytes: table, JSON, live line.

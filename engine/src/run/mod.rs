@@ -1,0 +1,1 @@
+//! The conductor: plan to session to crew to result.

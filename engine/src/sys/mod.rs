@@ -1,0 +1,1 @@
+//! The kernel ABI in safe wrappers. One of the two rooms with `unsafe`.

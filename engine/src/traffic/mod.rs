@@ -1,0 +1,1 @@
+//! What a flow does next: pure state machines, without sockets, rings or clocks.

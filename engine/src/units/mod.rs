@@ -1,0 +1,1 @@
+//! Bytes, rates and durations: parse and print.

@@ -1,0 +1,1 @@
+//! The io_uring engine. The other room with `unsafe`.

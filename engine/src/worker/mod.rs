@@ -1,0 +1,1 @@
+//! The data plane: the loop, completion dispatch, and the crew.
