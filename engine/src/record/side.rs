@@ -364,6 +364,10 @@ pub struct EngineReport {
     pub completions: u64,
     /// CPU of each worker, as checked after the start.
     pub worker_cpus: Vec<u32>,
+    /// Time that the workers spent polling without sleeping, seconds.
+    pub spun_s: f64,
+    /// Time that the workers spent in waits that may sleep, seconds.
+    pub slept_s: f64,
 }
 
 /// Everything one side has to say about one sample.
