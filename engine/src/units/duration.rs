@@ -38,7 +38,7 @@ pub fn print_duration(ns: u64) -> String {
         return "0s".to_string();
     }
     // The unit "ns" divides everything, so one is always found.
-    let unit = UNITS.iter().find(|unit| ns % unit.1 == 0);
+    let unit = UNITS.iter().find(|unit| ns.is_multiple_of(unit.1));
     unit.map_or_else(
         || format!("{ns}ns"),
         |unit| format!("{}{}", ns / unit.1, unit.0),

@@ -101,7 +101,7 @@ pub(super) fn print_exact(value: u64, base: u64) -> String {
         (base, "K"),
     ];
     for (unit, name) in units {
-        if value != 0 && value % unit == 0 {
+        if value != 0 && value.is_multiple_of(unit) {
             return format!("{}{name}", value / unit);
         }
     }
