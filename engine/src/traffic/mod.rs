@@ -1,1 +1,4 @@
 //! What a flow does next: pure state machines, without sockets, rings or clocks.
+
+pub mod schedule;
+pub mod udp;
