@@ -1,1 +1,6 @@
 //! Allocation-free recording of what was counted and timed.
+
+pub mod cpu;
+pub mod histogram;
+pub mod netstat;
+pub mod tcp;
