@@ -122,6 +122,8 @@ pub struct UdpReport {
     pub lost: Option<u64>,
     /// `lost` in percent of the datagrams sent inside the window.
     pub lost_percent: Option<f64>,
+    /// Why there is no loss figure.
+    pub loss_missing: Option<String>,
     /// Arrived after a higher sequence number (RFC 4737).
     pub reordered: Option<u64>,
     /// Largest reordering extent, datagrams (RFC 4737).
@@ -378,7 +380,8 @@ pub struct SideReport {
     pub groups: Vec<GroupReport>,
     /// Intervals of all groups, in order of index then group.
     pub intervals: Vec<Interval>,
-    /// Per flow: all up to 1000, beyond that the 20 slowest and the 20 fastest.
+    /// Per flow, all of them, so that both sides can be joined and the spread is exact; the
+    /// document keeps all up to 1000, beyond that the 20 slowest and the 20 fastest.
     pub flows: Vec<FlowReport>,
     /// CPU used.
     pub cpu: Option<CpuReport>,
