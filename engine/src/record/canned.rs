@@ -15,7 +15,10 @@ pub fn case(name: &str, proto: Proto, test: Test, sizes: (u64, u64), flows: u32)
         Test::Stream => vec![(Traffic::Stream, ClientToServer)],
         Test::Reverse => vec![(Traffic::Stream, ServerToClient)],
         Test::Bidir => {
-            vec![(Traffic::Stream, ClientToServer), (Traffic::Stream, ServerToClient)]
+            vec![
+                (Traffic::Stream, ClientToServer),
+                (Traffic::Stream, ServerToClient),
+            ]
         }
         Test::Rr => vec![(Traffic::Rr, ClientToServer)],
         Test::Crr => vec![(Traffic::Crr, ClientToServer)],
@@ -38,7 +41,10 @@ pub fn case(name: &str, proto: Proto, test: Test, sizes: (u64, u64), flows: u32)
         limit: Limit::Duration { ns: WINDOW_NS },
         warmup_ns: 1_000_000_000,
         interval_ns: 1_000_000_000,
-        options: Options { timeout_ns: 1_000_000_000, ..Options::default() },
+        options: Options {
+            timeout_ns: 1_000_000_000,
+            ..Options::default()
+        },
     }
 }
 
@@ -46,11 +52,20 @@ pub fn case(name: &str, proto: Proto, test: Test, sizes: (u64, u64), flows: u32)
 pub fn stream(bytes: u64, udp: bool) -> Figures {
     let messages = bytes / 1000;
     Figures {
-        sent: Amount { bytes: bytes + 500_000, messages: Some(messages + 500) },
-        received: Amount { bytes, messages: udp.then_some(messages) },
+        sent: Amount {
+            bytes: bytes + 500_000,
+            messages: Some(messages + 500),
+        },
+        received: Amount {
+            bytes,
+            messages: udp.then_some(messages),
+        },
         throughput_bps: bytes as f64 * 0.8,
         sent_bps: (bytes + 500_000) as f64 * 0.8,
-        tcp: (!udp).then(|| Sides { client: Some(tcp(17)), server: Some(tcp(0)) }),
+        tcp: (!udp).then(|| Sides {
+            client: Some(tcp(17)),
+            server: Some(tcp(0)),
+        }),
         udp: udp.then(|| UdpReport {
             mode: "full".to_string(),
             lost: Some(500),
@@ -75,14 +90,24 @@ pub fn stream(bytes: u64, udp: bool) -> Figures {
 }
 
 fn tcp(retransmits: u64) -> TcpReport {
-    TcpReport { congestion: "cubic".to_string(), retransmits, ..TcpReport::default() }
+    TcpReport {
+        congestion: "cubic".to_string(),
+        retransmits,
+        ..TcpReport::default()
+    }
 }
 
 /// Figures of request-response that finished so many transactions in ten seconds.
 pub fn rr(done: u64, p50: u64) -> Figures {
     Figures {
-        sent: Amount { bytes: 2 * done, messages: Some(2 * done) },
-        received: Amount { bytes: 2 * done, messages: Some(2 * done) },
+        sent: Amount {
+            bytes: 2 * done,
+            messages: Some(2 * done),
+        },
+        received: Amount {
+            bytes: 2 * done,
+            messages: Some(2 * done),
+        },
         throughput_bps: done as f64 * 1.6,
         sent_bps: done as f64 * 1.6,
         transactions: Some(Transactions {
@@ -106,7 +131,10 @@ pub fn rr(done: u64, p50: u64) -> Figures {
             histogram: "HISTFAAA".to_string(),
             ..Latency::default()
         }),
-        tcp: Some(Sides { client: Some(tcp(0)), server: Some(tcp(0)) }),
+        tcp: Some(Sides {
+            client: Some(tcp(0)),
+            server: Some(tcp(0)),
+        }),
         reconciliation: Reconciliation {
             reconciled: true,
             unit: "transactions".to_string(),
@@ -126,14 +154,21 @@ pub fn sample(case: &Case, number: u32, figures: Vec<Figures>) -> Sample {
         [only] => Some(only.clone()),
         _ => None,
     };
-    let groups = case.groups.iter().zip(figures).map(|(plan, figures)| Group {
-        traffic: plan.traffic,
-        direction: plan.direction,
-        figures,
-    });
+    let groups = case
+        .groups
+        .iter()
+        .zip(figures)
+        .map(|(plan, figures)| Group {
+            traffic: plan.traffic,
+            direction: plan.direction,
+            figures,
+        });
     let interval = Interval {
         length_s: 1.0,
-        counters: Counters { received_bytes: 5, ..Counters::default() },
+        counters: Counters {
+            received_bytes: 5,
+            ..Counters::default()
+        },
         ..Interval::default()
     };
     Sample {
@@ -143,11 +178,20 @@ pub fn sample(case: &Case, number: u32, figures: Vec<Figures>) -> Sample {
         duration_s: 10.0,
         groups: groups.collect(),
         figures: own,
-        cpu: Sides { client: Some(cpu(11.0, 2.5)), server: Some(cpu(9.0, 4.0)) },
+        cpu: Sides {
+            client: Some(cpu(11.0, 2.5)),
+            server: Some(cpu(9.0, 4.0)),
+        },
         kernel: Sides::default(),
-        engine: Sides { client: Some(engine()), server: Some(engine()) },
+        engine: Sides {
+            client: Some(engine()),
+            server: Some(engine()),
+        },
         flows: Vec::new(),
-        intervals: SideIntervals { client: vec![interval], server: vec![interval] },
+        intervals: SideIntervals {
+            client: vec![interval],
+            server: vec![interval],
+        },
         findings: Vec::new(),
         error: None,
     }
@@ -203,7 +247,11 @@ fn run(cases: Vec<CaseResult>) -> Run {
         tool: Tool {
             name: "ringperf".to_string(),
             version: "0.1.0".to_string(),
-            command: vec!["ringperf".to_string(), "run".to_string(), "beta".to_string()],
+            command: vec![
+                "ringperf".to_string(),
+                "run".to_string(),
+                "beta".to_string(),
+            ],
         },
         title: None,
         complete: true,
@@ -217,14 +265,27 @@ fn run(cases: Vec<CaseResult>) -> Run {
 
 /// One finished case with these figures, a sample each.
 pub fn finished(case: Case, samples: Vec<Vec<Figures>>) -> CaseResult {
-    let samples = samples.into_iter().zip(1..).map(|(groups, i)| sample(&case, i, groups));
+    let samples = samples
+        .into_iter()
+        .zip(1..)
+        .map(|(groups, i)| sample(&case, i, groups));
     let samples = samples.collect();
-    CaseResult { case, samples, error: None }
+    CaseResult {
+        case,
+        samples,
+        error: None,
+    }
 }
 
 /// The short tour: a case of each kind, one sample.
 pub fn tour() -> Run {
-    let tcp = case("tcp stream 128K x1", Proto::Tcp, Test::Stream, (131_072, 0), 1);
+    let tcp = case(
+        "tcp stream 128K x1",
+        Proto::Tcp,
+        Test::Stream,
+        (131_072, 0),
+        1,
+    );
     let tcp_rr = case("tcp rr 1/1 x1", Proto::Tcp, Test::Rr, (1, 1), 1);
     let udp = case("udp stream 1472 x1", Proto::Udp, Test::Stream, (1472, 0), 1);
     run(vec![
@@ -248,18 +309,26 @@ pub fn busy() -> Run {
     if let (Some(done), Some(latency)) = (&mut answers.transactions, &mut answers.latency_ns) {
         (done.started, done.failed, done.in_flight) = (100, 10, 0);
         latency.unanswered = 10;
-        latency.lower_bounds =
-            ["p90", "p99", "p999", "p9999", "max"].map(str::to_string).to_vec();
+        latency.lower_bounds = ["p90", "p99", "p999", "p9999", "max"]
+            .map(str::to_string)
+            .to_vec();
         latency.lower_bounds.remove(0);
     }
-    let slow = vec![vec![rr(400_000, 24_000)], vec![rr(452_100, 21_300)], vec![rr(1, 9_000)]];
+    let slow = vec![
+        vec![rr(400_000, 24_000)],
+        vec![rr(452_100, 21_300)],
+        vec![rr(1, 9_000)],
+    ];
     let tcp_rr = case("tcp rr 1/1 x1 rate 50000", Proto::Tcp, Test::Rr, (1, 1), 1);
     let mut open = finished(tcp_rr, slow);
     for sample in &mut open.samples {
         sample.findings.push(Finding::new(
             Severity::Warning,
             "achieved-below-offered",
-            format!("sample {}: fewer transactions than the schedule asked for", sample.number),
+            format!(
+                "sample {}: fewer transactions than the schedule asked for",
+                sample.number
+            ),
         ));
     }
     open.samples[2].complete = false;
@@ -269,7 +338,13 @@ pub fn busy() -> Run {
         text: "the server at 10.0.0.2:5301 closed the connection".to_string(),
     };
     open.samples[2].error = Some(death.clone());
-    let latency = open.samples[0].figures.as_mut().unwrap().latency_ns.as_mut().unwrap();
+    let latency = open.samples[0]
+        .figures
+        .as_mut()
+        .unwrap()
+        .latency_ns
+        .as_mut()
+        .unwrap();
     latency.lower_bounds = vec!["p999".to_string(), "p9999".to_string(), "max".to_string()];
     open.samples[0].groups[0].figures = open.samples[0].figures.clone().unwrap();
 
@@ -293,6 +368,10 @@ pub fn runs() -> Vec<Run> {
         code: "usage".to_string(),
         text: "crr needs tcp: --test crr does not go with --proto udp".to_string(),
     };
-    let usage = Run::failed(vec!["ringperf".to_string()], std::time::SystemTime::now(), error);
+    let usage = Run::failed(
+        vec!["ringperf".to_string()],
+        std::time::SystemTime::now(),
+        error,
+    );
     vec![tour(), busy(), usage]
 }

@@ -100,7 +100,10 @@ mod tests {
     fn other_documents_are_refused() {
         assert!(matches!(read("{}"), Err(ReadError::NoSchema)));
         assert!(matches!(read("ringperf"), Err(ReadError::Json(_))));
-        assert!(matches!(read("{\"schema\":\"ringperf.result/1\"}"), Err(ReadError::Json(_))));
+        assert!(matches!(
+            read("{\"schema\":\"ringperf.result/1\"}"),
+            Err(ReadError::Json(_))
+        ));
     }
 
     #[test]
@@ -116,12 +119,14 @@ mod tests {
         let run = canned::tour();
         let mut value = serde_json::to_value(&run).unwrap();
         let sample = &mut value["cases"][0]["samples"][0];
-        for figures in [sample.pointer_mut("/groups/0").unwrap()] {
-            figures.as_object_mut().unwrap().remove("sent_bps").unwrap();
-        }
+        let figures = sample.pointer_mut("/groups/0").unwrap();
+        figures.as_object_mut().unwrap().remove("sent_bps").unwrap();
         sample.as_object_mut().unwrap().remove("sent_bps").unwrap();
         let old = read(&value.to_string()).unwrap();
-        assert_eq!(old.cases[0].samples[0].figures.as_ref().unwrap().sent_bps, 0.0);
+        assert_eq!(
+            old.cases[0].samples[0].figures.as_ref().unwrap().sent_bps,
+            0.0
+        );
     }
 
     proptest! {

@@ -43,7 +43,10 @@ pub struct Sides<T> {
 
 impl<T> Default for Sides<T> {
     fn default() -> Self {
-        Sides { client: None, server: None }
+        Sides {
+            client: None,
+            server: None,
+        }
     }
 }
 
@@ -286,7 +289,11 @@ pub struct Run {
 impl Run {
     /// A run that has just begun, with an identity of its own. It counts as complete once the
     /// caller says so, so that a run written early is marked incomplete.
-    pub fn new(command: Vec<String>, title: Option<String>, started: std::time::SystemTime) -> Run {
+    pub fn new(
+        command: Vec<String>,
+        title: Option<String>,
+        started: std::time::SystemTime,
+    ) -> Run {
         Run {
             schema: SCHEMA.to_string(),
             uuid: uuid::Uuid::new_v4().to_string(),
@@ -308,6 +315,9 @@ impl Run {
         started: std::time::SystemTime,
         error: ErrorReport,
     ) -> Run {
-        Run { error: Some(error), ..Run::new(command, None, started) }
+        Run {
+            error: Some(error),
+            ..Run::new(command, None, started)
+        }
     }
 }

@@ -31,7 +31,11 @@ pub struct Finding {
 impl Finding {
     /// A finding of the given severity.
     pub fn new(severity: Severity, code: &str, text: impl Into<String>) -> Finding {
-        Finding { code: code.to_string(), severity, text: text.into() }
+        Finding {
+            code: code.to_string(),
+            severity,
+            text: text.into(),
+        }
     }
 }
 
@@ -52,12 +56,14 @@ pub struct Counters {
 }
 
 impl Counters {
-    /// Adds another side's or worker's counts of the same kind.
+    /// Adds another side's or worker's counts of the same kind; saturates.
     pub fn add(&mut self, other: &Counters) {
-        self.sent_bytes += other.sent_bytes;
-        self.sent_messages += other.sent_messages;
-        self.received_bytes += other.received_bytes;
-        self.received_messages += other.received_messages;
+        self.sent_bytes = self.sent_bytes.saturating_add(other.sent_bytes);
+        self.sent_messages = self.sent_messages.saturating_add(other.sent_messages);
+        self.received_bytes = self.received_bytes.saturating_add(other.received_bytes);
+        self.received_messages = self
+            .received_messages
+            .saturating_add(other.received_messages);
     }
 }
 
@@ -82,14 +88,14 @@ pub struct Transactions {
 }
 
 impl Transactions {
-    /// Adds another worker's counts; `per_second` is left to the caller.
+    /// Adds another worker's counts, saturating; `per_second` is left to the caller.
     pub fn add(&mut self, other: &Transactions) {
-        self.started += other.started;
-        self.done += other.done;
-        self.failed += other.failed;
-        self.in_flight += other.in_flight;
-        self.late += other.late;
-        self.censored += other.censored;
+        self.started = self.started.saturating_add(other.started);
+        self.done = self.done.saturating_add(other.done);
+        self.failed = self.failed.saturating_add(other.failed);
+        self.in_flight = self.in_flight.saturating_add(other.in_flight);
+        self.late = self.late.saturating_add(other.late);
+        self.censored = self.censored.saturating_add(other.censored);
     }
 }
 
