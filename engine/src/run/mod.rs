@@ -1,1 +1,3 @@
 //! The conductor: plan to session to crew to result.
+
+pub mod assemble;
