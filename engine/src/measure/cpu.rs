@@ -24,7 +24,7 @@ const IDLE_SHARE: f64 = 0.01;
 /// new   baseline ... baseline_end   begin ... end
 ///       about a second of idleness  the window
 /// ```
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct CpuMonitor {
     sources: Sources,
     baseline_begun: Option<Reading>,

@@ -3,4 +3,5 @@
 pub mod cpu;
 pub mod histogram;
 pub mod netstat;
+pub mod recorder;
 pub mod tcp;

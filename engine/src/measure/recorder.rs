@@ -85,7 +85,10 @@ impl Batch {
             connect: plan.connect.then(Recorded::new),
             lag: plan.lag.then(Recorded::new),
         };
-        Box::new(Batch { index: 0, groups: (0..plan.groups).map(|_| group()).collect() })
+        Box::new(Batch {
+            index: 0,
+            groups: (0..plan.groups).map(|_| group()).collect(),
+        })
     }
 
     /// Empties the histograms, for the way back.
@@ -167,14 +170,24 @@ impl Recorder {
             full: full_in,
             empty: empty_out,
         };
-        (recorder, BatchReader { full: full_out, empty: empty_in })
+        (
+            recorder,
+            BatchReader {
+                full: full_out,
+                empty: empty_in,
+            },
+        )
     }
 
     /// Traffic begins; from here on the marks are known.
     pub fn start(&mut self, start_ns: u64) -> Marks {
         let t0_ns = start_ns + self.plan.warmup_ns;
         let t1_ns = self.plan.duration_ns.map_or(u64::MAX, |d| t0_ns + d);
-        let marks = Marks { start_ns, t0_ns, t1_ns };
+        let marks = Marks {
+            start_ns,
+            t0_ns,
+            t1_ns,
+        };
         self.marks = Some(marks);
         let whole = self.plan.warmup_ns / self.plan.interval_ns * self.plan.interval_ns;
         self.next_flush_ns = t0_ns - whole;
@@ -324,8 +337,13 @@ impl Recorder {
         self.batch.index = index;
         for (g, group) in self.batch.groups.iter_mut().enumerate() {
             group.lifetime = self.lifetime[g];
-            let at = usize::try_from(index).ok().map(|i| i * self.plan.groups + g);
-            let cell = at.and_then(|i| self.cells.get(i)).copied().unwrap_or_default();
+            let at = usize::try_from(index)
+                .ok()
+                .map(|i| i * self.plan.groups + g);
+            let cell = at
+                .and_then(|i| self.cells.get(i))
+                .copied()
+                .unwrap_or_default();
             (group.counters, group.transactions) = split(&cell);
         }
     }
@@ -338,7 +356,11 @@ impl Recorder {
             Some(m) if m.t1_ns != u64::MAX => {
                 (m.t1_ns - m.t0_ns).div_ceil(self.plan.interval_ns.max(1)) as usize
             }
-            _ => self.cells.iter().rposition(|c| *c != [0; 5]).map_or(0, |i| i / groups + 1),
+            _ => self
+                .cells
+                .iter()
+                .rposition(|c| *c != [0; 5])
+                .map_or(0, |i| i / groups + 1),
         };
         let rows = self.cells.chunks(groups).take(used);
         Remains {
@@ -352,7 +374,11 @@ impl Recorder {
     #[inline]
     fn cell(&mut self, group: usize, at_ns: u64) -> &mut Cell {
         let (low, high, row) = self.current;
-        let row = if at_ns >= low && at_ns < high { row } else { self.locate(at_ns) };
+        let row = if at_ns >= low && at_ns < high {
+            row
+        } else {
+            self.locate(at_ns)
+        };
         &mut self.cells[row + group]
     }
 

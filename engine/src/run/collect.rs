@@ -53,7 +53,10 @@ impl Collector {
     /// Takes a batch's histograms, and its counts for the live view.
     pub(super) fn add(&mut self, worker: usize, batch: &Batch) {
         let groups = self.histograms.len();
-        let sums = self.pending.entry(batch.index).or_insert_with(|| vec![Sum::default(); groups]);
+        let sums = self
+            .pending
+            .entry(batch.index)
+            .or_insert_with(|| vec![Sum::default(); groups]);
         for (g, group) in batch.groups.iter().enumerate() {
             let whole = &mut self.histograms[g];
             merge(&mut whole.latency, &group.latency);

@@ -74,7 +74,11 @@ impl DataCrew {
 
     fn order(&self, worker: usize, command: Command) -> Result<(), Refusal> {
         self.workers[worker].commands.send(command).map_err(|_| {
-            Refusal::new(5, "worker-gone", format!("worker {worker} ended before its sample"))
+            Refusal::new(
+                5,
+                "worker-gone",
+                format!("worker {worker} ended before its sample"),
+            )
         })
     }
 
@@ -118,7 +122,11 @@ impl DataCrew {
 
     fn one_armed(&mut self, events: &mut Vec<CrewEvent>) {
         if let Stage::Arming(missing) = self.stage {
-            self.stage = if missing > 1 { Stage::Arming(missing - 1) } else { Stage::Armed };
+            self.stage = if missing > 1 {
+                Stage::Arming(missing - 1)
+            } else {
+                Stage::Armed
+            };
             if self.stage == Stage::Armed {
                 events.push(CrewEvent::Armed);
             }
@@ -183,7 +191,11 @@ impl Crew for DataCrew {
             }
         }
         let worker = key.flow as usize % self.workers.len();
-        let flow = Adopted { group: key.group, flow: key.flow, socket };
+        let flow = Adopted {
+            group: key.group,
+            flow: key.flow,
+            socket,
+        };
         self.order(worker, Command::Adopt(flow))
     }
 
@@ -229,7 +241,12 @@ impl Crew for DataCrew {
         for (index, worker) in self.workers.iter_mut().enumerate() {
             self.collector.drain(index, &mut worker.batches);
         }
-        events.extend(self.collector.progress().into_iter().map(CrewEvent::Progress));
+        events.extend(
+            self.collector
+                .progress()
+                .into_iter()
+                .map(CrewEvent::Progress),
+        );
         self.watch_window(&mut events);
         if self.stage == Stage::Stopping && self.workers.iter().all(WorkerHandle::is_finished) {
             self.stage = Stage::Stopped;
@@ -252,7 +269,9 @@ impl Crew for DataCrew {
     fn finish(mut self: Box<Self>) -> SideReport {
         self.end_window();
         if !matches!(self.stage, Stage::Stopping | Stage::Stopped) {
-            self.workers.iter().for_each(|worker| worker.signals.abort());
+            self.workers
+                .iter()
+                .for_each(|worker| worker.signals.abort());
         }
         let mut outcomes = Vec::new();
         for (index, worker) in std::mem::take(&mut self.workers).into_iter().enumerate() {

@@ -34,14 +34,22 @@ impl Factory {
     /// A factory whose workers take `cpus` where an offer names none; empty takes the allowed
     /// ones. The idle baseline of the CPU figures is taken meanwhile.
     pub fn new(cpus: Vec<u32>, both_sides_here: bool, findings: Vec<Finding>) -> Factory {
-        let baseline = std::thread::Builder::new().name("baseline".into()).spawn(|| {
-            let mut monitor = CpuMonitor::new(Path::new("/"));
-            monitor.baseline();
-            std::thread::sleep(BASELINE);
-            monitor.baseline_end();
-            monitor
-        });
-        Factory { cpus, both_sides_here, baseline: baseline.ok(), monitor: None, findings }
+        let baseline = std::thread::Builder::new()
+            .name("baseline".into())
+            .spawn(|| {
+                let mut monitor = CpuMonitor::new(Path::new("/"));
+                monitor.baseline();
+                std::thread::sleep(BASELINE);
+                monitor.baseline_end();
+                monitor
+            });
+        Factory {
+            cpus,
+            both_sides_here,
+            baseline: baseline.ok(),
+            monitor: None,
+            findings,
+        }
     }
 
     fn monitor(&mut self) -> Option<CpuMonitor> {
@@ -63,7 +71,11 @@ impl CrewFactory for Factory {
         descriptors(offer, workers, self.both_sides_here)?;
         crate::uring::probe()
             .map_err(|e| Refusal::new(5, "io-uring-unavailable", on(side, &e.to_string())))?;
-        let wanted = if offer.cpus.is_empty() { &self.cpus } else { &offer.cpus };
+        let wanted = if offer.cpus.is_empty() {
+            &self.cpus
+        } else {
+            &offer.cpus
+        };
         let cpus = Cpus::read(Path::new("/"));
         let placed = placement::choose(&cpus, wanted, workers, &offer.avoid_cpus)
             .map_err(|e| Refusal::new(e.exit_code(), e.code(), on(side, &e.to_string())))?;
@@ -74,7 +86,14 @@ impl CrewFactory for Factory {
         if let Some(monitor) = &mut monitor {
             monitor.set_spinning(spins(side, offer));
         }
-        Ok(Box::new(DataCrew::new(side, offer, handles, placed.cpus, monitor, findings)))
+        Ok(Box::new(DataCrew::new(
+            side,
+            offer,
+            handles,
+            placed.cpus,
+            monitor,
+            findings,
+        )))
     }
 }
 
@@ -110,10 +129,13 @@ fn start(
             session: offer.cookie as u32,
         })
     };
-    (0..workers).map(worker).collect::<Result<_, _>>().map_err(|error| {
-        let text = on(side, &format!("a worker thread cannot be started: {error}"));
-        Refusal::new(5, "thread-limit", text)
-    })
+    (0..workers)
+        .map(worker)
+        .collect::<Result<_, _>>()
+        .map_err(|error| {
+            let text = on(side, &format!("a worker thread cannot be started: {error}"));
+            Refusal::new(5, "thread-limit", text)
+        })
 }
 
 /// Refuses before any traffic what would run out of descriptors in the middle.
@@ -126,7 +148,11 @@ fn descriptors(offer: &Offer, workers: u32, both_sides: bool) -> Result<(), Refu
     if need <= limit {
         return Ok(());
     }
-    let more = if both_sides { "run client and server in two processes, or " } else { "" };
+    let more = if both_sides {
+        "run client and server in two processes, or "
+    } else {
+        ""
+    };
     let text = format!(
         "case `{}` needs {need} file descriptors and the limit is {limit}: {more}raise it with \
          `ulimit -n {need}` or LimitNOFILE=",

@@ -11,11 +11,7 @@ use crate::sys::socket;
 
 /// Sets what the case asks for. An option that changes what is measured must take effect, or the
 /// sample is refused.
-pub(super) fn apply(
-    flow: &OwnedFd,
-    case: &Case,
-    side: Side,
-) -> Result<Vec<Finding>, Refusal> {
+pub(super) fn apply(flow: &OwnedFd, case: &Case, side: Side) -> Result<Vec<Finding>, Refusal> {
     let fd = flow.as_fd();
     match case.proto {
         Proto::Tcp => stream(fd, case)?,
@@ -34,7 +30,11 @@ pub(super) fn apply(
     };
     if let Some(microseconds) = busy {
         let remedy = "raising it above net.core.busy_read needs CAP_NET_ADMIN";
-        must(socket::set_busy_poll(fd, microseconds), "--busy-poll", remedy)?;
+        must(
+            socket::set_busy_poll(fd, microseconds),
+            "--busy-poll",
+            remedy,
+        )?;
     }
     buffers(fd, case)
 }
@@ -45,7 +45,11 @@ fn stream(fd: BorrowedFd<'_>, case: &Case) -> Result<(), Refusal> {
     if let Some(name) = &options.congestion {
         let remedy = "see net.ipv4.tcp_available_congestion_control and \
                       tcp_allowed_congestion_control";
-        must(socket::set_congestion(fd, name), &format!("--congestion {name}"), remedy)?;
+        must(
+            socket::set_congestion(fd, name),
+            &format!("--congestion {name}"),
+            remedy,
+        )?;
     }
     if options.close == CloseKind::Rst {
         must(socket::set_linger_reset(fd), "--close rst", "")?;
@@ -56,16 +60,32 @@ fn stream(fd: BorrowedFd<'_>, case: &Case) -> Result<(), Refusal> {
 fn datagrams(fd: BorrowedFd<'_>, case: &Case) -> Result<(), Refusal> {
     let options = &case.options;
     let streams = case.groups.iter().any(|g| g.traffic == Traffic::Stream);
-    must(socket::set_dont_fragment(fd, case.size_from_path_mtu), "the path MTU mode", "")?;
+    must(
+        socket::set_dont_fragment(fd, case.size_from_path_mtu),
+        "the path MTU mode",
+        "",
+    )?;
     if options.gso.is_some() {
         let size = case.request_bytes as u16;
-        must(socket::set_udp_segment(fd, size), "--gso", "UDP_SEGMENT needs Linux 4.18")?;
+        must(
+            socket::set_udp_segment(fd, size),
+            "--gso",
+            "UDP_SEGMENT needs Linux 4.18",
+        )?;
     }
     if options.gro {
-        must(socket::set_udp_gro(fd, true), "--gro", "UDP_GRO needs Linux 5.0")?;
+        must(
+            socket::set_udp_gro(fd, true),
+            "--gro",
+            "UDP_GRO needs Linux 5.0",
+        )?;
     }
     if streams && case.load != Load::Closed {
-        must(socket::set_timestampns(fd, true), "the receive time stamp", "")?;
+        must(
+            socket::set_timestampns(fd, true),
+            "the receive time stamp",
+            "",
+        )?;
     }
     Ok(())
 }
@@ -86,14 +106,22 @@ fn buffers(fd: BorrowedFd<'_>, case: &Case) -> Result<Vec<Finding>, Refusal> {
         }
     }
     if let Some(bytes) = options.rcvbuf {
-        must(socket::set_rcvbuf_force(fd, bytes), "--rcvbuf", "it needs CAP_NET_ADMIN")?;
+        must(
+            socket::set_rcvbuf_force(fd, bytes),
+            "--rcvbuf",
+            "it needs CAP_NET_ADMIN",
+        )?;
     }
     Ok(findings)
 }
 
 fn must(result: io::Result<()>, what: &str, remedy: &str) -> Result<(), Refusal> {
     result.map_err(|error| {
-        let more = if remedy.is_empty() { String::new() } else { format!(" ({remedy})") };
+        let more = if remedy.is_empty() {
+            String::new()
+        } else {
+            format!(" ({remedy})")
+        };
         let text = format!("{what} cannot be set on a flow's socket: {error}{more}");
         Refusal::new(5, "socket-option", text)
     })

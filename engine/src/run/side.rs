@@ -34,12 +34,16 @@ pub(super) struct Ending<'a> {
 /// The report of one side.
 pub(super) fn report(mut ending: Ending<'_>) -> SideReport {
     let window_ns = window_ns(&ending);
-    let groups =
-        (0..ending.case.groups.len()).map(|g| group(&ending, g, window_ns)).collect::<Vec<_>>();
+    let groups = (0..ending.case.groups.len())
+        .map(|g| group(&ending, g, window_ns))
+        .collect::<Vec<_>>();
     let intervals = intervals(&ending, window_ns);
     let cpu = ending.cpu.take().map(|cpu| with_workers(cpu, &ending));
     let findings = findings(&mut ending);
-    let whole = ending.case.duration_ns().is_none_or(|planned| window_ns >= planned);
+    let whole = ending
+        .case
+        .duration_ns()
+        .is_none_or(|planned| window_ns >= planned);
     SideReport {
         window_ns,
         complete: whole && !ending.failed && !ending.outcomes.is_empty(),
@@ -57,23 +61,41 @@ pub(super) fn report(mut ending: Ending<'_>) -> SideReport {
 fn window_ns(ending: &Ending<'_>) -> u64 {
     let marks = ending.outcomes.iter().filter_map(|o| o.remains.marks);
     if ending.case.duration_ns().is_some() {
-        return marks.map(|m| m.t1_ns.saturating_sub(m.t0_ns)).max().unwrap_or(0);
+        return marks
+            .map(|m| m.t1_ns.saturating_sub(m.t0_ns))
+            .max()
+            .unwrap_or(0);
     }
     let receives = |o: &WorkerOutcome| {
-        o.flows.iter().any(|f| !matches!(f.role, Role::StreamSend | Role::DatagramSend))
+        o.flows
+            .iter()
+            .any(|f| !matches!(f.role, Role::StreamSend | Role::DatagramSend))
     };
-    let arrivals = ending.outcomes.iter().filter(|o| receives(o)).map(|o| o.arrivals_ns);
+    let arrivals = ending
+        .outcomes
+        .iter()
+        .filter(|o| receives(o))
+        .map(|o| o.arrivals_ns);
     let (first, last) = arrivals
         .filter(|(first, _)| *first > 0)
-        .fold((u64::MAX, 0), |(a, b), (first, last)| (a.min(first), b.max(last)));
+        .fold((u64::MAX, 0), |(a, b), (first, last)| {
+            (a.min(first), b.max(last))
+        });
     if last > 0 {
         return last.saturating_sub(first.min(ending.start_ns));
     }
-    marks.map(|m| m.t1_ns.saturating_sub(m.t0_ns)).max().unwrap_or(0)
+    marks
+        .map(|m| m.t1_ns.saturating_sub(m.t0_ns))
+        .max()
+        .unwrap_or(0)
 }
 
 fn of_group<'a>(ending: &'a Ending<'_>, g: usize) -> impl Iterator<Item = &'a FlowOutcome> {
-    ending.outcomes.iter().flat_map(|o| &o.flows).filter(move |f| f.group as usize == g)
+    ending
+        .outcomes
+        .iter()
+        .flat_map(|o| &o.flows)
+        .filter(move |f| f.group as usize == g)
 }
 
 fn group(ending: &Ending<'_>, g: usize, window_ns: u64) -> GroupReport {
@@ -104,7 +126,10 @@ fn group(ending: &Ending<'_>, g: usize, window_ns: u64) -> GroupReport {
         udp: udp(ending, g),
         udp_flows: udp_flows(ending, g),
         tcp: tcp(ending, g),
-        queued_bytes: of_group(ending, g).filter(|f| !f.ended).map(|f| f.queued_bytes).sum(),
+        queued_bytes: of_group(ending, g)
+            .filter(|f| !f.ended)
+            .map(|f| f.queued_bytes)
+            .sum(),
         drained: of_group(ending, g).filter(|f| receives(f)).all(|f| f.ended),
         corrupt_bytes: ending
             .case
@@ -129,7 +154,11 @@ fn transactions(ending: &Ending<'_>, g: usize, window: bool, window_ns: u64) -> 
     let mut sum = Transactions::default();
     for outcome in &ending.outcomes {
         let totals = &outcome.groups[g].totals;
-        sum.add(if window { &totals.window } else { &totals.lifetime });
+        sum.add(if window {
+            &totals.window
+        } else {
+            &totals.lifetime
+        });
     }
     if window && window_ns > 0 {
         sum.per_second = sum.done as f64 * 1e9 / window_ns as f64;
@@ -151,7 +180,8 @@ fn udp(ending: &Ending<'_>, g: usize) -> Option<UdpReport> {
         }
         jitters.extend(flow.jitter_ns);
     }
-    let jitter_ns = (!jitters.is_empty()).then(|| jitters.iter().sum::<f64>() / jitters.len() as f64);
+    let jitter_ns =
+        (!jitters.is_empty()).then(|| jitters.iter().sum::<f64>() / jitters.len() as f64);
     let jitter_missing = match (&jitter_ns, &ending.case.load) {
         (Some(_), _) => None,
         (None, Load::Closed) => Some("the traffic is not paced".to_string()),
@@ -172,7 +202,8 @@ fn udp(ending: &Ending<'_>, g: usize) -> Option<UdpReport> {
 
 fn udp_flows(ending: &Ending<'_>, g: usize) -> Vec<UdpFlow> {
     let streams = |f: &&FlowOutcome| {
-        matches!(f.role, Role::DatagramSend) || (f.role == Role::DatagramReceive && f.account.is_some())
+        matches!(f.role, Role::DatagramSend)
+            || (f.role == Role::DatagramReceive && f.account.is_some())
     };
     let mut flows: Vec<UdpFlow> = of_group(ending, g).filter(streams).map(udp_flow).collect();
     flows.sort_by_key(|f| f.flow);
@@ -251,7 +282,10 @@ fn flows(ending: &Ending<'_>) -> Vec<FlowReport> {
         return all;
     }
     let done = |f: &FlowReport| {
-        f.window.received_bytes.max(f.window.sent_bytes).max(f.transactions)
+        f.window
+            .received_bytes
+            .max(f.window.sent_bytes)
+            .max(f.transactions)
     };
     all.sort_by_key(done);
     let fastest = all.split_off(all.len() - EXTREME_FLOWS);
@@ -279,7 +313,10 @@ fn flow(worker: u32, flow: &FlowOutcome) -> FlowReport {
 }
 
 fn with_workers(mut cpu: CpuReport, ending: &Ending<'_>) -> CpuReport {
-    let spins = ending.outcomes.iter().any(|o| o.choices.wait == crate::plan::Wait::Spin);
+    let spins = ending
+        .outcomes
+        .iter()
+        .any(|o| o.choices.wait == crate::plan::Wait::Spin);
     cpu.spinning |= spins;
     if !spins {
         cpu.worker_user_s = Some(ending.outcomes.iter().map(|o| o.cpu_time.0).sum());
@@ -289,7 +326,9 @@ fn with_workers(mut cpu: CpuReport, ending: &Ending<'_>) -> CpuReport {
 }
 
 fn engine(ending: &Ending<'_>) -> EngineReport {
-    let Some(first) = ending.outcomes.first() else { return EngineReport::default() };
+    let Some(first) = ending.outcomes.first() else {
+        return EngineReport::default();
+    };
     let sum = |of: fn(&WorkerOutcome) -> u64| ending.outcomes.iter().map(of).sum::<u64>();
     let seconds = |of: fn(&WorkerOutcome) -> u64| sum(of) as f64 / 1e9;
     EngineReport {
@@ -297,7 +336,10 @@ fn engine(ending: &Ending<'_>) -> EngineReport {
         features: first.stats.features.clone(),
         reason: "the only engine".to_string(),
         depth: first.choices.depth,
-        receive_low_water: first.choices.low_water.then_some(u64::from(first.low_water())),
+        receive_low_water: first
+            .choices
+            .low_water
+            .then_some(u64::from(first.low_water())),
         min_wait_us: first.choices.min_wait_us,
         receive_buffers: first.choices.receive_buffers(),
         buffers_exhausted: sum(|o| o.stats.buffers_exhausted),
@@ -335,7 +377,12 @@ fn findings(ending: &mut Ending<'_>) -> Vec<Finding> {
 
 fn net_findings(ending: &Ending<'_>, net: &NetCounters, side: &str) -> Vec<Finding> {
     let mut findings = Vec::new();
-    let sent: u64 = ending.outcomes.iter().flat_map(|o| &o.flows).map(|f| f.lifetime.sent_messages).sum();
+    let sent: u64 = ending
+        .outcomes
+        .iter()
+        .flat_map(|o| &o.flows)
+        .map(|f| f.lifetime.sent_messages)
+        .sum();
     let fragments = net.fragments_created.unwrap_or(0);
     if ending.case.proto == Proto::Udp && fragments > 0 && sent > 0 {
         let text = format!(

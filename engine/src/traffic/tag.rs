@@ -15,7 +15,13 @@ impl Tag {
     /// The rule for these sizes.
     pub fn new(request_bytes: u64, response_bytes: u64) -> Tag {
         let room = request_bytes.min(response_bytes).min(HEADER_BYTES as u64) as usize;
-        Tag { bytes: if room < HEADER_BYTES { room.min(8) } else { HEADER_BYTES } }
+        Tag {
+            bytes: if room < HEADER_BYTES {
+                room.min(8)
+            } else {
+                HEADER_BYTES
+            },
+        }
     }
 
     /// Whether the header names the request.
@@ -25,7 +31,11 @@ impl Tag {
 
     /// The bits of the number that an answer carries.
     pub fn mask(&self) -> u64 {
-        if self.bytes >= 8 { u64::MAX } else { (1 << (8 * self.bytes)) - 1 }
+        if self.bytes >= 8 {
+            u64::MAX
+        } else {
+            (1 << (8 * self.bytes)) - 1
+        }
     }
 
     /// Writes the tag of a small request.

@@ -15,7 +15,12 @@ pub struct Slot {
     busy: bool,
 }
 
-const FREE: Slot = Slot { start_ns: 0, sent_ns: 0, sequence: 0, busy: false };
+const FREE: Slot = Slot {
+    start_ns: 0,
+    sent_ns: 0,
+    sequence: 0,
+    busy: false,
+};
 
 /// Outstanding transactions of all flows of a worker.
 #[derive(Debug)]
@@ -72,7 +77,12 @@ impl Outstanding {
         } else {
             behind
         };
-        own[index] = Slot { start_ns, sent_ns, sequence, busy: true };
+        own[index] = Slot {
+            start_ns,
+            sent_ns,
+            sequence,
+            busy: true,
+        };
         head.used += 1;
         sequence
     }
@@ -94,7 +104,9 @@ impl Outstanding {
     /// Ends the transaction of a datagram flow whose sequence number, cut to `mask`, is `tag`.
     pub fn end_tagged(&mut self, flow: usize, tag: u64, mask: u64) -> Option<Slot> {
         let own = &mut self.slots[flow * self.depth..(flow + 1) * self.depth];
-        let slot = own.iter_mut().find(|s| s.busy && s.sequence & mask == tag)?;
+        let slot = own
+            .iter_mut()
+            .find(|s| s.busy && s.sequence & mask == tag)?;
         let ended = *slot;
         slot.busy = false;
         self.heads[flow].used -= 1;
@@ -113,7 +125,11 @@ impl Outstanding {
 
     /// When the oldest outstanding transaction of any flow was sent.
     pub fn oldest_sent_ns(&self) -> Option<u64> {
-        self.slots.iter().filter(|s| s.busy).map(|s| s.sent_ns).min()
+        self.slots
+            .iter()
+            .filter(|s| s.busy)
+            .map(|s| s.sent_ns)
+            .min()
     }
 
     /// Slots occupied, of all flows: counted, not derived.
@@ -124,7 +140,11 @@ impl Outstanding {
     /// Every outstanding transaction with its flow.
     pub fn outstanding(&self) -> impl Iterator<Item = (usize, Slot)> + '_ {
         let depth = self.depth;
-        self.slots.iter().enumerate().filter(|(_, s)| s.busy).map(move |(i, s)| (i / depth, *s))
+        self.slots
+            .iter()
+            .enumerate()
+            .filter(|(_, s)| s.busy)
+            .map(move |(i, s)| (i / depth, *s))
     }
 }
 

@@ -3,12 +3,10 @@
 mod header;
 mod jitter;
 mod jumps;
-mod tag;
 mod tracker;
 
 pub use header::{HEADER_BYTES, Header, MAX_FLOW, Phase};
 pub use jitter::Jitter;
-pub use tag::{read_tag, tag, tag_len, write_tag};
 pub use tracker::{Account, Arrival, Tracker, WINDOW};
 
 #[cfg(test)]

@@ -41,7 +41,10 @@ impl<B: Backend> Worker<B> {
     fn is_request(&self, f: usize, event: &Event) -> bool {
         let data = self.backend.data(event);
         data.len() as u64 == self.case.request_bytes
-            && self.tag().read(data, self.session, self.flows[f].number).is_some()
+            && self
+                .tag()
+                .read(data, self.session, self.flows[f].number)
+                .is_some()
     }
 
     fn requests_ended(&mut self, f: usize, event: Event) {
@@ -72,17 +75,24 @@ impl<B: Backend> Worker<B> {
             let item = (self.now + think, self.echo_order, f as u32);
             return self.thinking.push(Reverse(item));
         }
-        let Some(index) = self.free_echoes.pop() else { return };
+        let Some(index) = self.free_echoes.pop() else {
+            return;
+        };
         let data = self.backend.data(event);
         let len = data.len().min(HEADER_BYTES);
         let mut head = [0; HEADER_BYTES];
         head[..len].copy_from_slice(&data[..len]);
-        self.echoes[index as usize] = Echo { flow: f as u32, len: len as u8, head };
+        self.echoes[index as usize] = Echo {
+            flow: f as u32,
+            len: len as u8,
+            head,
+        };
         if think == 0 {
             return self.echo_or_wait(index);
         }
         self.echo_order += 1;
-        self.thinking.push(Reverse((self.now + think, self.echo_order, index)));
+        self.thinking
+            .push(Reverse((self.now + think, self.echo_order, index)));
     }
 
     /// Sends the answers whose think time is over.
@@ -109,10 +119,18 @@ impl<B: Backend> Worker<B> {
 
     /// Sends a response over a stream.
     fn answer(&mut self, f: usize) {
-        let Some(slot) = self.flows[f].slot else { return };
+        let Some(slot) = self.flows[f].slot else {
+            return;
+        };
         let bytes = self.case.response_bytes;
         self.count_answer(f, bytes);
-        self.backend.send_quiet(slot, SendFrom::Payload { offset: 0, len: bytes as u32 });
+        self.backend.send_quiet(
+            slot,
+            SendFrom::Payload {
+                offset: 0,
+                len: bytes as u32,
+            },
+        );
     }
 
     fn count_answer(&mut self, f: usize, bytes: u64) {
@@ -133,19 +151,30 @@ impl<B: Backend> Worker<B> {
 
     /// Sends a response datagram with the request's head in front.
     fn echo(&mut self, index: u32) {
-        let Some(buffer) = self.free.pop() else { return };
+        let Some(buffer) = self.free.pop() else {
+            return;
+        };
         self.free_echoes.push(index);
         let Echo { flow, len, head } = self.echoes[index as usize];
         let f = flow as usize;
-        let Some(slot) = self.flows[f].slot else { return };
+        let Some(slot) = self.flows[f].slot else {
+            return;
+        };
         let bytes = self.case.response_bytes as usize;
         let head = &head[..usize::from(len).min(bytes)];
         self.backend.send_buffer(buffer)[..head.len()].copy_from_slice(head);
-        self.uses[buffer as usize] =
-            BufferUse { flow, phase: 0, messages: 1, bytes: bytes as u32 };
+        self.uses[buffer as usize] = BufferUse {
+            flow,
+            phase: 0,
+            messages: 1,
+            bytes: bytes as u32,
+        };
         self.flows[f].in_flight += 1;
         self.count_answer(f, bytes as u64);
-        let from = SendFrom::Buffer { index: buffer, len: bytes as u32 };
+        let from = SendFrom::Buffer {
+            index: buffer,
+            len: bytes as u32,
+        };
         self.backend.send(slot, buffer, from);
     }
 
@@ -160,7 +189,9 @@ impl<B: Backend> Worker<B> {
 
     /// An accepted connection is over; its flow waits for another.
     pub(super) fn hang_up(&mut self, f: usize) {
-        let Some(slot) = self.flows[f].slot else { return };
+        let Some(slot) = self.flows[f].slot else {
+            return;
+        };
         if !self.flows[f].shut {
             self.flows[f].shut = true;
             self.flows[f].ended = true;
@@ -170,6 +201,9 @@ impl<B: Backend> Worker<B> {
 
     /// Whether new connections are still served.
     pub(super) fn serving(&self) -> bool {
-        matches!(self.stage, Stage::Armed | Stage::Running | Stage::Draining(_))
+        matches!(
+            self.stage,
+            Stage::Armed | Stage::Running | Stage::Draining(_)
+        )
     }
 }

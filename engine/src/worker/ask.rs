@@ -1,8 +1,8 @@
 //! The asking side of request-response: requests out, answers in, time between them.
 
 use crate::backend::{Backend, Event, SendFrom};
-use crate::traffic::transactions::Slot as Transaction;
 use crate::traffic::tag::Tag;
+use crate::traffic::transactions::Slot as Transaction;
 use crate::traffic::udp::{Header, Phase};
 
 use super::cycle::{BufferUse, Stage, Worker};
@@ -27,7 +27,8 @@ impl<B: Backend> Worker<B> {
             let sequence = self.begin_transaction(f, start);
             if self.flows[f].role == Role::Ask {
                 let len = self.case.request_bytes as u32;
-                self.backend.send_quiet(slot, SendFrom::Payload { offset: 0, len });
+                self.backend
+                    .send_quiet(slot, SendFrom::Payload { offset: 0, len });
             } else {
                 self.send_datagram_request(f, slot, sequence);
             }
@@ -76,10 +77,21 @@ impl<B: Backend> Worker<B> {
         } else {
             tag.write(buffer, sequence);
         }
-        self.uses[index as usize] =
-            BufferUse { flow: f as u32, phase: 0, messages: 1, bytes: len as u32 };
+        self.uses[index as usize] = BufferUse {
+            flow: f as u32,
+            phase: 0,
+            messages: 1,
+            bytes: len as u32,
+        };
         self.flows[f].in_flight += 1;
-        self.backend.send(slot, index, SendFrom::Buffer { index, len: len as u32 });
+        self.backend.send(
+            slot,
+            index,
+            SendFrom::Buffer {
+                index,
+                len: len as u32,
+            },
+        );
     }
 
     /// How answers are matched: by the header, or by as much of the number as fits in both.
@@ -102,7 +114,11 @@ impl<B: Backend> Worker<B> {
         if self.flows[f].role == Role::Accepted {
             return self.hang_up(f);
         }
-        self.broken(f, event.result.min(0), "the connection failed while sending");
+        self.broken(
+            f,
+            event.result.min(0),
+            "the connection failed while sending",
+        );
     }
 
     /// Answer bytes arrived.
@@ -199,7 +215,8 @@ impl<B: Backend> Worker<B> {
             flow.window.received_bytes += bytes;
             flow.window.received_messages += 1;
             self.totals[group].window.done += 1;
-            self.recorder.received_in_window(group, transaction.start_ns, bytes, 1);
+            self.recorder
+                .received_in_window(group, transaction.start_ns, bytes, 1);
             self.recorder.done(group, transaction.start_ns, latency);
         }
     }

@@ -5,7 +5,7 @@ use std::os::fd::AsFd;
 
 use crate::backend::{Backend, Event, SendFrom};
 use crate::plan::CloseKind;
-use crate::sys::{flow_socket, socket};
+use crate::sys::{open, socket};
 use crate::traffic::transactions::Assembly;
 
 use super::cycle::{Stage, Worker};
@@ -20,13 +20,15 @@ impl<B: Backend> Worker<B> {
         let paced = self.schedule.is_some();
         let flow = &self.flows[f];
         let idle = flow.slot.is_none() && !flow.budget.spent() && flow.is_due(paced);
-        let Some(target) = self.target.filter(|_| idle) else { return };
+        let Some(target) = self.target.filter(|_| idle) else {
+            return;
+        };
         let start = self.intended(f);
         self.flows[f].budget.take(1);
         self.now = crate::sys::clock::monotonic_ns();
         let start = start.min(self.now);
         self.begin_transaction(f, start);
-        let made = flow_socket::stream_for(target, &self.socket_options(f))
+        let made = open::stream_for(target, &self.socket_options(f))
             .and_then(|socket| self.backend.add(socket));
         match made {
             Ok(slot) => {
@@ -42,9 +44,9 @@ impl<B: Backend> Worker<B> {
         }
     }
 
-    fn socket_options(&self, f: usize) -> flow_socket::StreamOptions {
+    fn socket_options(&self, f: usize) -> open::StreamOptions {
         let options = &self.case.options;
-        flow_socket::StreamOptions {
+        open::StreamOptions {
             nodelay: options.nodelay,
             mss: options.mss,
             window: options.window,
@@ -81,7 +83,8 @@ impl<B: Backend> Worker<B> {
         }
         let len = self.case.request_bytes as u32;
         self.backend.receive(slot);
-        self.backend.send_quiet(slot, SendFrom::Payload { offset: 0, len });
+        self.backend
+            .send_quiet(slot, SendFrom::Payload { offset: 0, len });
     }
 
     /// Answer bytes of a crr transaction; the last of them ends the connection.
@@ -130,7 +133,8 @@ impl<B: Backend> Worker<B> {
 
     fn retry(&mut self, f: usize) {
         self.echo_order += 1;
-        self.thinking.push(Reverse((self.now + RETRY_NS, self.echo_order, f as u32)));
+        self.thinking
+            .push(Reverse((self.now + RETRY_NS, self.echo_order, f as u32)));
     }
 
     /// A socket is gone; the flow goes on with the next connection.
@@ -152,7 +156,9 @@ impl<B: Backend> Worker<B> {
         if event.result < 0 {
             return;
         }
-        let Some((_, peer)) = self.listener else { return };
+        let Some((_, peer)) = self.listener else {
+            return;
+        };
         let from = socket::peer_address(self.backend.socket(event.slot).as_fd());
         match from {
             Ok(from) if from.ip().to_canonical() != peer => {

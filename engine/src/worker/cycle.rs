@@ -178,7 +178,11 @@ impl<B: Backend> Worker<B> {
     fn ignored(&mut self, f: usize, event: Event) {
         self.backend.recycle(&event);
         if event.result <= 0 {
-            self.broken(f, event.result, "the connection was closed by the other side");
+            self.broken(
+                f,
+                event.result,
+                "the connection was closed by the other side",
+            );
         }
     }
 
@@ -273,7 +277,9 @@ impl<B: Backend> Worker<B> {
     /// Issues what the schedule says is due by now.
     fn issue_due(&mut self) {
         while let Some(schedule) = &mut self.schedule {
-            let Some((own, _)) = schedule.pop_due(self.now) else { break };
+            let Some((own, _)) = schedule.pop_due(self.now) else {
+                break;
+            };
             let f = self.own[own] as usize;
             self.flows[f].due += 1;
             self.issue(f);
@@ -301,7 +307,9 @@ impl<B: Backend> Worker<B> {
     /// The intended time of the flow's next message: by the schedule, or now.
     pub(super) fn intended(&mut self, f: usize) -> u64 {
         let flow = &mut self.flows[f];
-        let Some(schedule) = &self.schedule else { return self.now };
+        let Some(schedule) = &self.schedule else {
+            return self.now;
+        };
         let intended = schedule.intended(flow.own, flow.issued);
         flow.issued += 1;
         let group = flow.group;
@@ -370,14 +378,24 @@ impl<B: Backend> Worker<B> {
         if spin && self.stage != Stage::Armed {
             return WaitFor::Nothing;
         }
-        WaitFor::Event { until_ns: self.next_deadline() }
+        WaitFor::Event {
+            until_ns: self.next_deadline(),
+        }
     }
 
     fn next_deadline(&self) -> u64 {
         let mut until = self.recorder.next_tick_ns().min(self.next_expiry_ns);
         if let Some(marks) = self.marks {
-            until = until.min(if self.crossed_t0 { u64::MAX } else { marks.t0_ns });
-            until = until.min(if self.crossed_t1 { u64::MAX } else { marks.t1_ns });
+            until = until.min(if self.crossed_t0 {
+                u64::MAX
+            } else {
+                marks.t0_ns
+            });
+            until = until.min(if self.crossed_t1 {
+                u64::MAX
+            } else {
+                marks.t1_ns
+            });
         }
         if let Some(Reverse((due, _, _))) = self.thinking.peek() {
             until = until.min(*due);
@@ -423,14 +441,20 @@ impl<B: Backend> Worker<B> {
 
     /// Says that this worker's part of a count limit, or its streams, have ended.
     pub(super) fn check_limit(&mut self) {
-        let over = self.flows.iter().enumerate().all(|(f, flow)| match flow.role {
-            Role::StreamSend | Role::StreamReceive => flow.ended || flow.shut,
-            Role::DatagramSend => flow.budget.spent() && flow.in_flight == 0,
-            Role::Ask | Role::DatagramAsk | Role::Connect => {
-                flow.budget.spent() && self.outstanding.used(f) == 0
-            }
-            Role::DatagramReceive | Role::Answer | Role::DatagramAnswer | Role::Accepted => true,
-        });
+        let over = self
+            .flows
+            .iter()
+            .enumerate()
+            .all(|(f, flow)| match flow.role {
+                Role::StreamSend | Role::StreamReceive => flow.ended || flow.shut,
+                Role::DatagramSend => flow.budget.spent() && flow.in_flight == 0,
+                Role::Ask | Role::DatagramAsk | Role::Connect => {
+                    flow.budget.spent() && self.outstanding.used(f) == 0
+                }
+                Role::DatagramReceive | Role::Answer | Role::DatagramAnswer | Role::Accepted => {
+                    true
+                }
+            });
         if over {
             self.signals.set_limit_reached();
         }

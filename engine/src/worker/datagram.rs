@@ -20,7 +20,11 @@ impl<B: Backend> Worker<B> {
             let at = self.next_sender % flows;
             self.next_sender = at + 1;
             let sender = self.flows[at].role == super::flow::Role::DatagramSend;
-            idle = if sender && self.datagram_send(at) { 0 } else { idle + 1 };
+            idle = if sender && self.datagram_send(at) {
+                0
+            } else {
+                idle + 1
+            };
         }
     }
 
@@ -38,7 +42,9 @@ impl<B: Backend> Worker<B> {
         if bytes == 0 {
             return false;
         }
-        let Some(index) = self.free.pop() else { return false };
+        let Some(index) = self.free.pop() else {
+            return false;
+        };
         let size = self.case.request_bytes.max(1);
         let messages = bytes.div_ceil(size);
         for _ in 0..if paced { messages } else { 0 } {
@@ -59,7 +65,10 @@ impl<B: Backend> Worker<B> {
         } else {
             self.flows[f].phase_next[phase as usize] += messages;
         }
-        let from = SendFrom::Buffer { index, len: bytes as u32 };
+        let from = SendFrom::Buffer {
+            index,
+            len: bytes as u32,
+        };
         self.backend.send(slot, index, from);
         true
     }
@@ -107,7 +116,10 @@ impl<B: Backend> Worker<B> {
             libc::ENOBUFS | libc::EAGAIN | libc::ECONNREFUSED | libc::EINTR
         );
         if let (true, false, Some(slot)) = (again, draining, self.flows[f].slot) {
-            let from = SendFrom::Buffer { index, len: used.bytes };
+            let from = SendFrom::Buffer {
+                index,
+                len: used.bytes,
+            };
             return self.backend.send(slot, index, from);
         }
         self.free.push(index);
@@ -139,7 +151,8 @@ impl<B: Backend> Worker<B> {
             let flow = &mut self.flows[f];
             flow.window.sent_bytes += bytes;
             flow.window.sent_messages += messages;
-            self.recorder.sent_in_window(group, self.now, bytes, messages);
+            self.recorder
+                .sent_in_window(group, self.now, bytes, messages);
         }
     }
 
@@ -182,16 +195,19 @@ impl<B: Backend> Worker<B> {
             segment => segment as usize,
         };
         let flow = &mut self.flows[f];
-        let Some(tracker) = &mut self.trackers[f] else { return };
+        let Some(tracker) = &mut self.trackers[f] else {
+            return;
+        };
         let (mut life, mut window) = ((0, 0), (0, 0));
         for datagram in data.chunks(size) {
-            let Some(header) = Header::decode(datagram) else { continue };
+            let Some(header) = Header::decode(datagram) else {
+                continue;
+            };
             if header.session != self.session || header.flow != flow.number {
                 continue;
             }
             let arrival = tracker.arrived(header.phase, header.sequence);
-            if let (Some(at), true) =
-                (control.received_realtime_ns, header.phase == Phase::Window)
+            if let (Some(at), true) = (control.received_realtime_ns, header.phase == Phase::Window)
             {
                 self.jitters[f].arrived(header.stamp_ns, at);
             }
@@ -208,7 +224,8 @@ impl<B: Backend> Worker<B> {
         flow.window.received_messages += window.1;
         self.recorder.received_life(flow.group, life.0, life.1);
         if window.1 > 0 {
-            self.recorder.received_in_window(flow.group, self.now, window.0, window.1);
+            self.recorder
+                .received_in_window(flow.group, self.now, window.0, window.1);
         }
     }
 }

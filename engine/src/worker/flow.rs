@@ -53,11 +53,7 @@ impl Role {
     pub fn paced(self) -> bool {
         matches!(
             self,
-            Role::StreamSend
-                | Role::DatagramSend
-                | Role::Ask
-                | Role::DatagramAsk
-                | Role::Connect
+            Role::StreamSend | Role::DatagramSend | Role::Ask | Role::DatagramAsk | Role::Connect
         )
     }
 

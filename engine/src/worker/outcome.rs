@@ -131,7 +131,9 @@ impl<B: Backend> Worker<B> {
         self.close_window();
         let groups = self.census();
         let after = rusage::thread();
-        let flows = (0..self.flows.len()).map(|f| self.flow_outcome(f)).collect();
+        let flows = (0..self.flows.len())
+            .map(|f| self.flow_outcome(f))
+            .collect();
         WorkerOutcome {
             worker,
             cpu: crate::sys::affinity::current_cpu(),
@@ -139,7 +141,10 @@ impl<B: Backend> Worker<B> {
             groups,
             stats: self.backend.stats(),
             choices: self.choices,
-            cpu_time: (after.user_s - before.user_s, after.system_s - before.system_s),
+            cpu_time: (
+                after.user_s - before.user_s,
+                after.system_s - before.system_s,
+            ),
             corrupt_bytes: self.corrupt_bytes,
             ports_exhausted: self.ports_exhausted,
             receive_operations: self.receive_operations,
@@ -153,8 +158,14 @@ impl<B: Backend> Worker<B> {
     /// Counts what is in flight, and records with its age every request of the window that has
     /// no answer or, in an open loop, was due and never sent.
     fn census(&mut self) -> Vec<GroupOutcome> {
-        let mut groups: Vec<GroupOutcome> =
-            self.totals.iter().map(|t| GroupOutcome { totals: *t, censored_min_ns: None }).collect();
+        let mut groups: Vec<GroupOutcome> = self
+            .totals
+            .iter()
+            .map(|t| GroupOutcome {
+                totals: *t,
+                censored_min_ns: None,
+            })
+            .collect();
         let now = self.now;
         let mut ages: Vec<(usize, u64)> = Vec::new();
         for (f, transaction) in self.outstanding.outstanding() {
@@ -162,7 +173,10 @@ impl<B: Backend> Worker<B> {
             totals.lifetime.in_flight += 1;
             if self.recorder.in_window(transaction.start_ns) {
                 totals.window.in_flight += 1;
-                ages.push((self.flows[f].group, now.saturating_sub(transaction.start_ns)));
+                ages.push((
+                    self.flows[f].group,
+                    now.saturating_sub(transaction.start_ns),
+                ));
             }
         }
         self.add_unsent(&mut ages);

@@ -54,7 +54,10 @@ impl Choices {
     pub fn of(case: &Case, client: bool, roles: &[Role]) -> Choices {
         let mix = Mix {
             senders: roles.iter().filter(|r| **r != Role::StreamReceive).count() as u32
-                - roles.iter().filter(|r| **r == Role::DatagramReceive).count() as u32,
+                - roles
+                    .iter()
+                    .filter(|r| **r == Role::DatagramReceive)
+                    .count() as u32,
             receivers: roles
                 .iter()
                 .filter(|r| matches!(r, Role::StreamReceive | Role::DatagramReceive))
@@ -79,7 +82,11 @@ impl Choices {
             min_wait_us: min_wait(case, &mix, unpaced && !plain),
             buffers,
             buffer_len,
-            wait: if client { options.client_wait } else { options.server_wait },
+            wait: if client {
+                options.client_wait
+            } else {
+                options.server_wait
+            },
             headers: case.proto == Proto::Udp && case.request_bytes >= HEADER_BYTES as u64,
             per_send,
         }
@@ -100,7 +107,11 @@ impl Choices {
     pub fn setup(&self, case: &Case, flows: u32) -> Setup {
         let operations = flows * (self.depth + 2) + self.buffers + 16;
         Setup {
-            sockets: if traffic(case) == Traffic::Crr { flows * 8 + 1024 } else { flows + 4 },
+            sockets: if traffic(case) == Traffic::Crr {
+                flows * 8 + 1024
+            } else {
+                flows + 4
+            },
             operations: operations.min(32 * 1024),
             payload: payload(case, self.per_send),
             send_buffers: self.buffers,
@@ -165,21 +176,32 @@ fn receive(case: &Case, flows: u32) -> ReceiveStyle {
         return ReceiveStyle::Discard { len: 1 << 20 };
     }
     if options.as_application {
-        return ReceiveStyle::Scratch { len: largest.clamp(64, 1 << 20) as u32 };
+        return ReceiveStyle::Scratch {
+            len: largest.clamp(64, 1 << 20) as u32,
+        };
     }
     let streams = traffic(case) == Traffic::Stream;
     if options.verify {
-        return ReceiveStyle::Ring { count: 64, len: 64 * 1024 };
+        return ReceiveStyle::Ring {
+            count: 64,
+            len: 64 * 1024,
+        };
     }
     match (streams, flows) {
         // One large buffer stays in the cache, and a plain receive is as good as any for few.
         (true, 0..=16) => ReceiveStyle::Scratch { len: 1 << 20 },
-        (true, _) => ReceiveStyle::Ring { count: 128, len: 64 * 1024 },
+        (true, _) => ReceiveStyle::Ring {
+            count: 128,
+            len: 64 * 1024,
+        },
         (false, 0..=8) => ReceiveStyle::Scratch { len: 256 * 1024 },
         (false, _) => {
             let len = largest.next_power_of_two().clamp(256, 32 * 1024) as u32;
             let count = (flows * 2).next_power_of_two().clamp(64, 4096);
-            ReceiveStyle::Ring { count: count as u16, len }
+            ReceiveStyle::Ring {
+                count: count as u16,
+                len,
+            }
         }
     }
 }
@@ -187,7 +209,11 @@ fn receive(case: &Case, flows: u32) -> ReceiveStyle {
 fn receive_datagrams(case: &Case) -> ReceiveStyle {
     let options = &case.options;
     let largest = case.request_bytes.max(case.response_bytes).max(1);
-    let len = if options.gro { 65_536 } else { largest.max(2048).next_power_of_two() } as u32;
+    let len = if options.gro {
+        65_536
+    } else {
+        largest.max(2048).next_power_of_two()
+    } as u32;
     let count = ((16 << 20) / len).clamp(64, 1024).next_power_of_two() as u16;
     let paced_stream = traffic(case) == Traffic::Stream && case.load != Load::Closed;
     if options.gro || paced_stream {
@@ -209,7 +235,9 @@ fn payload(case: &Case, per_send: u32) -> Vec<u8> {
     if case.proto == Proto::Udp {
         return Vec::new();
     }
-    let largest = (case.request_bytes * u64::from(per_send)).max(case.response_bytes).max(1);
+    let largest = (case.request_bytes * u64::from(per_send))
+        .max(case.response_bytes)
+        .max(1);
     if !case.options.verify {
         return vec![0; largest as usize];
     }

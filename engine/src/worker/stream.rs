@@ -30,9 +30,16 @@ impl<B: Backend> Worker<B> {
             let flow = &mut self.flows[f];
             flow.budget.take(bytes);
             flow.in_flight += 1;
-            let offset = if self.case.options.verify { flow.position % PATTERN_PERIOD } else { 0 };
+            let offset = if self.case.options.verify {
+                flow.position % PATTERN_PERIOD
+            } else {
+                0
+            };
             flow.position += bytes;
-            let from = SendFrom::Payload { offset: offset as u32, len: bytes as u32 };
+            let from = SendFrom::Payload {
+                offset: offset as u32,
+                len: bytes as u32,
+            };
             self.backend.send(slot, bytes as u32, from);
         }
     }
@@ -61,7 +68,11 @@ impl<B: Backend> Worker<B> {
 
     fn count_sent(&mut self, f: usize, bytes: u64, asked: u64) {
         let message = self.case.request_bytes.max(1);
-        let messages = if bytes == asked { bytes.div_ceil(message) } else { bytes / message };
+        let messages = if bytes == asked {
+            bytes.div_ceil(message)
+        } else {
+            bytes / message
+        };
         let flow = &mut self.flows[f];
         flow.lifetime.sent_bytes += bytes;
         flow.lifetime.sent_messages += messages;
@@ -120,7 +131,11 @@ impl<B: Backend> Worker<B> {
     fn check_pattern(&mut self, f: usize, event: &Event) {
         let start = self.flows[f].position;
         let data = self.backend.data(event);
-        let wrong = data.iter().zip(start..).filter(|(byte, at)| **byte != pattern(*at)).count();
+        let wrong = data
+            .iter()
+            .zip(start..)
+            .filter(|(byte, at)| **byte != pattern(*at))
+            .count();
         self.flows[f].position += data.len() as u64;
         self.corrupt_bytes += wrong as u64;
     }
@@ -144,7 +159,11 @@ impl<B: Backend> Worker<B> {
             let bytes = flow.lifetime.received_bytes - flow.adapted_at_bytes;
             flow.adapted_at_bytes = flow.lifetime.received_bytes;
             let per_ms = bytes * 1_000_000 / ADAPT_NS;
-            let wanted = if per_ms < LOW_WATER_MIN { 1 } else { per_ms.min(LOW_WATER_MAX) };
+            let wanted = if per_ms < LOW_WATER_MIN {
+                1
+            } else {
+                per_ms.min(LOW_WATER_MAX)
+            };
             let present = u64::from(flow.low_water);
             // Small changes are not worth a system call.
             if wanted != present && (wanted < present / 2 || wanted > present * 5 / 4) {

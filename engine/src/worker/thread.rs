@@ -128,12 +128,22 @@ pub fn spawn(plan: WorkerPlan) -> std::io::Result<WorkerHandle> {
     let thread = std::thread::Builder::new()
         .name(format!("worker-{}", plan.index))
         .spawn(move || live(&plan, recorder, &orders, own, &says))?;
-    Ok(WorkerHandle { commands, notes, signals, batches, thread })
+    Ok(WorkerHandle {
+        commands,
+        notes,
+        signals,
+        batches,
+        thread,
+    })
 }
 
 fn recorder_plan(plan: &WorkerPlan) -> RecorderPlan {
     let case = &plan.case;
-    let roles = || case.groups.iter().map(|g| Role::of(case.proto, g, plan.client));
+    let roles = || {
+        case.groups
+            .iter()
+            .map(|g| Role::of(case.proto, g, plan.client))
+    };
     RecorderPlan {
         groups: case.groups.len(),
         warmup_ns: case.warmup_ns,
@@ -190,36 +200,55 @@ fn live(
     };
     let mut worker = assemble(plan, recorder, signals, says, ring, choices, flows);
     if let Err(error) = worker.settle(belongings) {
-        let text = format!("worker {}: sockets could not be set up: {error}", plan.index);
+        let text = format!(
+            "worker {}: sockets could not be set up: {error}",
+            plan.index
+        );
         let _ = says.send(Note::Refused(5, "worker-set-up".into(), text));
         return None;
     }
     let _ = says.send(Note::Armed);
     let before = rusage::thread();
-    let error = worker.run().err().map(|e| format!("the {} engine failed: {e}", "io_uring"));
+    let error = worker
+        .run()
+        .err()
+        .map(|e| format!("the {} engine failed: {e}", "io_uring"));
     Some(worker.outcome(plan.index, before, error))
 }
 
 /// The worker's flows: those it was given, or for crr as many as it may have at once.
 fn flows_of(plan: &WorkerPlan, belongings: &Belongings) -> Vec<Flow> {
     let case = &plan.case;
-    let crr = case.groups.first().is_some_and(|g| g.traffic == Traffic::Crr);
+    let crr = case
+        .groups
+        .first()
+        .is_some_and(|g| g.traffic == Traffic::Crr);
     if !crr {
         let flow = |adopted: &Adopted| {
             let group = &case.groups[adopted.group as usize];
             let role = Role::of(case.proto, group, plan.client);
-            Flow::new(role, adopted.group as usize, adopted.flow, budget(case, role, adopted.flow))
+            Flow::new(
+                role,
+                adopted.group as usize,
+                adopted.flow,
+                budget(case, role, adopted.flow),
+            )
         };
         return belongings.flows.iter().map(flow).collect();
     }
     let role = Role::of(case.proto, &case.groups[0], plan.client);
     // Any accepting worker may get any connection, and those that close linger for a while.
     let numbers: Vec<u32> = if plan.client {
-        (0..case.flows).filter(|f| f % plan.workers == plan.index).collect()
+        (0..case.flows)
+            .filter(|f| f % plan.workers == plan.index)
+            .collect()
     } else {
         (0..case.flows * 4 + 256).collect()
     };
-    numbers.into_iter().map(|f| Flow::new(role, 0, f, budget(case, role, f))).collect()
+    numbers
+        .into_iter()
+        .map(|f| Flow::new(role, 0, f, budget(case, role, f)))
+        .collect()
 }
 
 /// What of the limit is a flow's: bytes for streams, transactions for those that ask.
@@ -229,10 +258,19 @@ fn budget(case: &Case, role: Role, flow: u32) -> Budget {
     }
     let each = (case.request_bytes + case.response_bytes).max(1);
     let limit = match case.limit {
-        Limit::Bytes { bytes } => Limit::Transactions { count: bytes.div_ceil(each) },
+        Limit::Bytes { bytes } => Limit::Transactions {
+            count: bytes.div_ceil(each),
+        },
         other => other,
     };
-    Budget::of_flow(&Case { request_bytes: 1, limit, ..case.clone() }, flow)
+    Budget::of_flow(
+        &Case {
+            request_bytes: 1,
+            limit,
+            ..case.clone()
+        },
+        flow,
+    )
 }
 
 fn assemble<B: Backend>(
@@ -245,8 +283,9 @@ fn assemble<B: Backend>(
     mut flows: Vec<Flow>,
 ) -> Worker<B> {
     let case = plan.case.clone();
-    let own: Vec<u32> =
-        (0..flows.len() as u32).filter(|f| flows[*f as usize].role.paced()).collect();
+    let own: Vec<u32> = (0..flows.len() as u32)
+        .filter(|f| flows[*f as usize].role.paced())
+        .collect();
     for (i, f) in own.iter().enumerate() {
         flows[*f as usize].own = i;
     }
@@ -254,17 +293,31 @@ fn assemble<B: Backend>(
     let depth = choices.depth;
     let datagrams = case.proto == Proto::Udp;
     let tracked = |f: &Flow| f.role == Role::DatagramReceive && choices.headers;
-    let echoes = if datagrams { flows.len() * depth as usize * 2 + 64 } else { 0 };
+    let echoes = if datagrams {
+        flows.len() * depth as usize * 2 + 64
+    } else {
+        0
+    };
     let accepting = flows.iter().any(|f| f.role == Role::Accepted);
     let buffers = choices.buffers;
     let sockets = choices.setup(&case, flows.len() as u32).sockets as usize;
     Worker {
         outstanding: Outstanding::new(flows.len(), depth),
-        trackers: flows.iter().map(|f| tracked(f).then(Tracker::new)).collect(),
+        trackers: flows
+            .iter()
+            .map(|f| tracked(f).then(Tracker::new))
+            .collect(),
         jitters: flows.iter().map(|_| Jitter::default()).collect(),
         by_slot: vec![u32::MAX; sockets],
         thinking: BinaryHeap::with_capacity(flows.len() * depth as usize * 2 + 64),
-        echoes: vec![Echo { flow: 0, len: 0, head: [0; HEADER_BYTES] }; echoes],
+        echoes: vec![
+            Echo {
+                flow: 0,
+                len: 0,
+                head: [0; HEADER_BYTES]
+            };
+            echoes
+        ],
         echo_order: 0,
         waiting_echoes: VecDeque::with_capacity(echoes),
         free_echoes: (0..echoes as u32).collect(),
@@ -272,7 +325,11 @@ fn assemble<B: Backend>(
         uses: vec![BufferUse::default(); buffers as usize],
         next_sender: 0,
         listener: None,
-        free_flows: if accepting { (0..flows.len() as u32).collect() } else { Vec::new() },
+        free_flows: if accepting {
+            (0..flows.len() as u32).collect()
+        } else {
+            Vec::new()
+        },
         target: None,
         totals: vec![TransactionTotals::default(); case.groups.len()],
         corrupt_bytes: 0,

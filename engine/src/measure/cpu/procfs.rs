@@ -131,7 +131,7 @@ impl Totals {
 }
 
 /// Which files to read.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Sources {
     stat: PathBuf,
     /// The `stat` of this process: it sums over threads, also over those that have ended, which

@@ -1,0 +1,80 @@
+//! The result to the user, to files, and to the exit code.
+
+use std::io::{self, Write};
+use std::path::Path;
+
+use crate::plan::{JsonTarget, RunInvocation};
+use crate::record::{Run, Severity};
+use crate::report;
+use crate::store::runfile;
+
+/// Width of the table where stdout is no terminal, columns.
+const PIPE_WIDTH: usize = 100;
+
+/// Writes what was asked for. Returns the exit code that the writing itself deserves.
+pub(super) fn write(run: &Run, invocation: &RunInvocation) -> u8 {
+    let mut code = 0;
+    if let Some(dir) = &invocation.output_dir
+        && let Err(error) = runfile::write(dir, run)
+    {
+        log::error!("{error}");
+        code = 4;
+    }
+    let shown = match &invocation.json {
+        Some(JsonTarget::Stdout) => document(run, invocation.json_stream),
+        Some(JsonTarget::Path(path)) => {
+            file(path, run).and_then(|()| table(run, invocation.json_stream))
+        }
+        None if invocation.json_stream => document(run, true),
+        None => table(run, false),
+    };
+    if let Err(error) = shown {
+        log::error!("the result cannot be written: {error}");
+        code = 4;
+    }
+    code
+}
+
+fn document(run: &Run, one_line: bool) -> io::Result<()> {
+    let text = if one_line { report::json::line(run) } else { report::json::render(run) };
+    let text = text.map_err(io::Error::other)?;
+    let mut out = io::stdout().lock();
+    out.write_all(text.as_bytes())?;
+    if !text.ends_with('\n') {
+        out.write_all(b"\n")?;
+    }
+    out.flush()
+}
+
+fn file(path: &Path, run: &Run) -> io::Result<()> {
+    let text = report::json::render(run).map_err(io::Error::other)?;
+    std::fs::write(path, text).map_err(|e| io::Error::new(e.kind(), format!("{}: {e}", path.display())))
+}
+
+fn table(run: &Run, after_stream: bool) -> io::Result<()> {
+    if after_stream {
+        return document(run, true);
+    }
+    let mut out = io::stdout().lock();
+    out.write_all(report::table::render(run, width()).as_bytes())?;
+    out.flush()
+}
+
+fn width() -> usize {
+    crate::sys::terminal::columns().map_or(PIPE_WIDTH, usize::from)
+}
+
+/// The exit code of what happened: the first of 5, 2, 4, 3, 1 that applies.
+pub(super) fn exit_code(run: &Run, own: u8) -> u8 {
+    let mut codes = vec![own];
+    codes.extend(run.error.iter().map(|e| e.exit_code));
+    for case in &run.cases {
+        codes.extend(case.error.iter().map(|e| e.exit_code));
+        for sample in &case.samples {
+            codes.extend(sample.error.iter().map(|e| e.exit_code));
+            let wrong = sample.findings.iter().any(|f| f.severity == Severity::Error);
+            codes.push(if wrong { 4 } else { 0 });
+        }
+    }
+    [5, 2, 4, 3, 1].into_iter().find(|code| codes.contains(code)).unwrap_or(0)
+}
