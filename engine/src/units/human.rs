@@ -96,7 +96,7 @@ mod tests {
             let text = human_count(value);
             let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
             let unit = match &text[digits.len()..] {
-                "" => 1.0, "K" => 1e3, "M" => 1e6, "G" => 1e9, _ => 1e12,
+                "" => 1.0, "K" => 1e3, "M" => 1e6, "G" => 1e9, "T" => 1e12, _ => 1e15,
             };
             let read: f64 = digits.parse().unwrap();
             prop_assert!((read * unit - value).abs() <= value * 0.0051, "{} {}", value, text);

@@ -75,10 +75,14 @@ pub struct PerSecond {
 }
 
 impl PerSecond {
-    /// The rate of so many flows together, per second.
+    /// The rate of so many flows together, per second. A product is rounded to 12 significant
+    /// digits, so that 0.001 of each of 118 flows is 0.118 and not 0.11800000000000001.
     pub fn total(&self, flows: u32) -> f64 {
         match self.scope {
-            Scope::Flow => self.value * f64::from(flows),
+            Scope::Flow => {
+                let product = self.value * f64::from(flows);
+                format!("{product:.11e}").parse().unwrap_or(product)
+            }
             Scope::Total => self.value,
         }
     }
@@ -150,6 +154,7 @@ mod tests {
         let each = rate("1000/flow").unwrap();
         assert_eq!((each.value, each.scope), (1000.0, Scope::Flow));
         assert_eq!(each.total(7), 7000.0);
+        assert_eq!(rate("0.001/flow").unwrap().total(118), 0.118);
         let total = rate("100K/total").unwrap();
         assert_eq!((total.total(7), total.scope), (100_000.0, Scope::Total));
         assert_eq!(
