@@ -69,7 +69,7 @@ impl CrewFactory for Factory {
         };
         let workers = workers.clamp(1, case.flows.max(1));
         descriptors(offer, workers, self.both_sides_here)?;
-        crate::uring::probe()
+        crate::uring::available()
             .map_err(|e| Refusal::new(5, "io-uring-unavailable", on(side, &e.to_string())))?;
         let wanted = if offer.cpus.is_empty() {
             &self.cpus
@@ -144,7 +144,10 @@ fn descriptors(offer: &Offer, workers: u32, both_sides: bool) -> Result<(), Refu
     let sides = if both_sides { 2 } else { 1 };
     let flows = u64::from(case.total_flows()) * sides;
     let need = flows + u64::from(workers) * 8 * sides + SPARE_DESCRIPTORS;
-    let limit = limits::raise_nofile().unwrap_or(u64::MAX);
+    let limit = limits::raise_open_files()
+        .ok()
+        .and_then(|limit| limit.soft)
+        .unwrap_or(u64::MAX);
     if need <= limit {
         return Ok(());
     }

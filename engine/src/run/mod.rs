@@ -38,7 +38,7 @@ fn boot_id() -> String {
 /// This host's facts, with what only the engine knows.
 fn host_facts(path_interface: Option<&str>) -> crate::record::HostFacts {
     let mut facts = crate::host::facts::read(std::path::Path::new("/"), path_interface);
-    facts.io_uring = match crate::uring::probe() {
+    facts.io_uring = match crate::uring::available() {
         Ok(_) => "available".to_string(),
         Err(error) => error.to_string(),
     };

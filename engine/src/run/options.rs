@@ -7,7 +7,7 @@ use crate::control::crew::Side;
 use crate::control::wire::Refusal;
 use crate::plan::{Case, CloseKind, Load, Proto, Traffic};
 use crate::record::{Finding, Severity};
-use crate::sys::socket;
+use crate::sys::socket::{self, Fragmentation};
 
 /// Sets what the case asks for. An option that changes what is measured must take effect, or the
 /// sample is refused.
@@ -52,7 +52,7 @@ fn stream(fd: BorrowedFd<'_>, case: &Case) -> Result<(), Refusal> {
         )?;
     }
     if options.close == CloseKind::Rst {
-        must(socket::set_linger_reset(fd), "--close rst", "")?;
+        must(socket::set_close_by_reset(fd, true), "--close rst", "")?;
     }
     Ok(())
 }
@@ -60,8 +60,12 @@ fn stream(fd: BorrowedFd<'_>, case: &Case) -> Result<(), Refusal> {
 fn datagrams(fd: BorrowedFd<'_>, case: &Case) -> Result<(), Refusal> {
     let options = &case.options;
     let streams = case.groups.iter().any(|g| g.traffic == Traffic::Stream);
+    let fragmentation = match case.size_from_path_mtu {
+        true => Fragmentation::Never,
+        false => Fragmentation::Allowed,
+    };
     must(
-        socket::set_dont_fragment(fd, case.size_from_path_mtu),
+        socket::set_fragmentation(fd, fragmentation),
         "the path MTU mode",
         "",
     )?;
@@ -82,7 +86,7 @@ fn datagrams(fd: BorrowedFd<'_>, case: &Case) -> Result<(), Refusal> {
     }
     if streams && case.load != Load::Closed {
         must(
-            socket::set_timestampns(fd, true),
+            socket::set_receive_timestamps(fd, true),
             "the receive time stamp",
             "",
         )?;
@@ -94,8 +98,10 @@ fn buffers(fd: BorrowedFd<'_>, case: &Case) -> Result<Vec<Finding>, Refusal> {
     let options = &case.options;
     let mut findings = Vec::new();
     if let Some(bytes) = options.window {
-        must(socket::set_window(fd, bytes), "--window", "")?;
-        let got = socket::receive_buffer(fd).unwrap_or(0);
+        let asked = u32::try_from(bytes).unwrap_or(u32::MAX);
+        must(socket::set_send_buffer(fd, asked), "--window", "")?;
+        must(socket::set_receive_buffer(fd, asked), "--window", "")?;
+        let got = u64::from(socket::receive_buffer(fd).unwrap_or(0));
         // The kernel doubles what is asked for its own bookkeeping and cuts it at a limit.
         if got < bytes {
             let text = format!(
@@ -107,7 +113,7 @@ fn buffers(fd: BorrowedFd<'_>, case: &Case) -> Result<Vec<Finding>, Refusal> {
     }
     if let Some(bytes) = options.rcvbuf {
         must(
-            socket::set_rcvbuf_force(fd, bytes),
+            socket::force_receive_buffer(fd, u32::try_from(bytes).unwrap_or(u32::MAX)),
             "--rcvbuf",
             "it needs CAP_NET_ADMIN",
         )?;

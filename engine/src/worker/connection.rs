@@ -5,7 +5,7 @@ use std::os::fd::AsFd;
 
 use crate::backend::{Backend, Event, SendFrom};
 use crate::plan::CloseKind;
-use crate::sys::{open, socket};
+use crate::sys::{address, open, socket};
 use crate::traffic::transactions::Assembly;
 
 use super::cycle::{Stage, Worker};
@@ -159,7 +159,7 @@ impl<B: Backend> Worker<B> {
         let Some((_, peer)) = self.listener else {
             return;
         };
-        let from = socket::peer_address(self.backend.socket(event.slot).as_fd());
+        let from = address::peer(self.backend.socket(event.slot).as_fd());
         match from {
             Ok(from) if from.ip().to_canonical() != peer => {
                 if let Some(socket) = self.backend.take(event.slot) {

@@ -8,7 +8,7 @@ use crate::measure::recorder::Remains;
 use crate::measure::tcp::TcpSample;
 use crate::plan::Proto;
 use crate::record::{Counters, Transactions};
-use crate::sys::{queue, rusage, socket, tcp_info};
+use crate::sys::{address, queue, rusage, socket, tcp_info};
 use crate::traffic::udp::Account;
 
 use super::cycle::Worker;
@@ -64,7 +64,7 @@ pub struct FlowOutcome {
     /// Interarrival jitter, nanoseconds.
     pub jitter_ns: Option<f64>,
     /// Datagrams that the socket dropped, and its receive buffer, bytes.
-    pub socket_memory: Option<socket::Memory>,
+    pub socket_memory: Option<socket::MemoryInfo>,
     /// Highest receive low-water mark that was in force, bytes.
     pub low_water: u32,
     /// CPU that last handled a packet of this flow.
@@ -125,25 +125,26 @@ impl<B: Backend> Worker<B> {
     pub(super) fn outcome(
         mut self,
         worker: u32,
-        before: rusage::CpuTime,
+        before: rusage::ThreadUsage,
         error: Option<String>,
     ) -> WorkerOutcome {
         self.close_window();
         let groups = self.census();
-        let after = rusage::thread();
+        let after = rusage::thread_usage().unwrap_or_default();
+        let seconds = |after: u64, before: u64| after.saturating_sub(before) as f64 / 1e6;
         let flows = (0..self.flows.len())
             .map(|f| self.flow_outcome(f))
             .collect();
         WorkerOutcome {
             worker,
-            cpu: crate::sys::affinity::current_cpu(),
+            cpu: crate::sys::affinity::current_cpu().unwrap_or(u32::MAX),
             flows,
             groups,
             stats: self.backend.stats(),
             choices: self.choices,
             cpu_time: (
-                after.user_s - before.user_s,
-                after.system_s - before.system_s,
+                seconds(after.user_us, before.user_us),
+                seconds(after.system_us, before.system_us),
             ),
             corrupt_bytes: self.corrupt_bytes,
             ports_exhausted: self.ports_exhausted,
@@ -214,8 +215,8 @@ impl<B: Backend> Worker<B> {
             role: flow.role,
             group: flow.group as u32,
             flow: flow.number,
-            local: fd.and_then(|fd| socket::local_address(fd).ok()),
-            peer: fd.and_then(|fd| socket::peer_address(fd).ok()),
+            local: fd.and_then(|fd| address::local(fd).ok()),
+            peer: fd.and_then(|fd| address::peer(fd).ok()),
             window: flow.window_counts(),
             lifetime: flow.lifetime,
             transactions: flow.window_done,
@@ -225,39 +226,39 @@ impl<B: Backend> Worker<B> {
             phase_sent: flow.phase_sent,
             account: self.trackers[f].as_ref().map(|tracker| tracker.account()),
             jitter_ns: self.jitters[f].value_ns(),
-            socket_memory: fd.filter(|_| !tcp).and_then(|fd| socket::memory(fd).ok()),
+            socket_memory: fd.filter(|_| !tcp).and_then(|fd| socket::memory_info(fd).ok()),
             low_water: flow.low_water_max,
-            receive_cpu: fd.and_then(|fd| socket::incoming_cpu(fd).ok()),
+            receive_cpu: fd.and_then(|fd| socket::incoming_cpu(fd).ok().flatten()),
         }
     }
 }
 
 fn queued(flow: &Flow, fd: std::os::fd::BorrowedFd<'_>) -> u64 {
     let bytes = match flow.role {
-        Role::StreamSend => queue::unsent(fd),
-        Role::StreamReceive => queue::unread(fd),
+        Role::StreamSend => queue::send_queue(fd),
+        Role::StreamReceive => queue::receive_queue(fd),
         _ => return 0,
     };
     bytes.unwrap_or(0)
 }
 
 fn tcp_sample(fd: std::os::fd::BorrowedFd<'_>) -> Option<TcpSample> {
-    let info = tcp_info::read(fd).ok()?;
+    let info = tcp_info::tcp_info(fd).ok()?;
     Some(TcpSample {
-        congestion: socket::congestion(fd).unwrap_or_default(),
-        rtt_us: info.rtt_us.map(u64::from),
-        min_rtt_us: info.min_rtt_us.map(u64::from),
-        cwnd: info.snd_cwnd.map(u64::from),
-        snd_mss: info.snd_mss,
-        rcv_mss: info.rcv_mss,
-        total_retrans: info.total_retrans.map(u64::from),
-        delivery_rate_bytes: info.delivery_rate_bytes,
-        segs_out: info.segs_out.map(u64::from),
-        segs_in: info.segs_in.map(u64::from),
-        data_segs_out: info.data_segs_out.map(u64::from),
-        data_segs_in: info.data_segs_in.map(u64::from),
+        congestion: socket::congestion(fd).ok(),
+        rtt_us: info.rtt_us,
+        min_rtt_us: info.min_rtt_us,
+        cwnd: info.cwnd_segments,
+        snd_mss: info.mss_send,
+        rcv_mss: info.mss_receive,
+        total_retrans: info.retransmits,
+        delivery_rate_bytes: info.delivery_rate,
+        segs_out: info.segments_sent,
+        segs_in: info.segments_received,
+        data_segs_out: info.data_segments_sent,
+        data_segs_in: info.data_segments_received,
         busy_us: info.busy_us,
-        rwnd_limited_us: info.rwnd_limited_us,
-        sndbuf_limited_us: info.sndbuf_limited_us,
+        rwnd_limited_us: info.receiver_limited_us,
+        sndbuf_limited_us: info.send_buffer_limited_us,
     })
 }

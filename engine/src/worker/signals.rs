@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use crate::sys::eventfd::EventFd;
+use crate::sys::eventfd::{self, Waker};
 
 /// What the control thread may tell a running worker, and the little that it answers. Read once
 /// a loop, written a handful of times in a sample.
@@ -13,29 +13,26 @@ pub struct Signals {
     start_ns: AtomicU64,
     stop: AtomicU32,
     limit_reached: AtomicU32,
-    waker: EventFd,
+    waker: Waker,
 }
 
 impl Signals {
-    /// Signals with nothing said.
-    pub fn new() -> io::Result<Signals> {
-        Ok(Signals {
+    /// Signals with nothing said, and the descriptor that wakes the worker's engine.
+    pub fn new() -> io::Result<(Signals, OwnedFd)> {
+        let (waker, woken) = eventfd::pair()?;
+        let signals = Signals {
             start_ns: AtomicU64::new(0),
             stop: AtomicU32::new(0),
             limit_reached: AtomicU32::new(0),
-            waker: EventFd::new()?,
-        })
-    }
-
-    /// The descriptor that wakes the worker's engine.
-    pub fn waker(&self) -> io::Result<OwnedFd> {
-        self.waker.try_clone_fd()
+            waker,
+        };
+        Ok((signals, woken))
     }
 
     /// Traffic begins; `now_ns` is the side's mark.
     pub fn start(&self, now_ns: u64) {
         self.start_ns.store(now_ns, Ordering::Release);
-        self.waker.wake();
+        self.wake();
     }
 
     /// When traffic began, once it has.
@@ -46,13 +43,13 @@ impl Signals {
     /// Senders stop, receivers drain.
     pub fn stop(&self) {
         self.stop.fetch_max(1, Ordering::Release);
-        self.waker.wake();
+        self.wake();
     }
 
     /// The worker ends at once.
     pub fn abort(&self) {
         self.stop.fetch_max(2, Ordering::Release);
-        self.waker.wake();
+        self.wake();
     }
 
     /// 0 goes on, 1 drains, 2 ends at once.
@@ -68,5 +65,12 @@ impl Signals {
     /// Whether the worker said so.
     pub fn limit_reached(&self) -> bool {
         self.limit_reached.load(Ordering::Acquire) != 0
+    }
+
+    fn wake(&self) {
+        // An eventfd refuses only when its count is full, and then the worker is awake.
+        if let Err(error) = self.waker.wake() {
+            log::debug!("a worker cannot be woken: {error}");
+        }
     }
 }

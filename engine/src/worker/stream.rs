@@ -3,7 +3,7 @@
 use std::os::fd::AsFd;
 
 use crate::backend::{Backend, Event, SendFrom};
-use crate::sys::socket;
+use crate::sys::{address, socket};
 
 use super::cycle::{ADAPT_NS, Stage, Worker};
 use super::policy::{PATTERN_PERIOD, pattern};
@@ -97,7 +97,7 @@ impl<B: Backend> Worker<B> {
         if !flow.shut {
             flow.shut = true;
             // Fails only where the connection is gone already.
-            let _ = socket::shutdown_write(self.backend.socket(slot).as_fd());
+            let _ = address::end_stream(self.backend.socket(slot).as_fd());
         }
     }
 
@@ -179,7 +179,7 @@ impl<B: Backend> Worker<B> {
             flow.low_water = bytes;
             flow.low_water_max = flow.low_water_max.max(bytes);
             // An optimisation only: a kernel that refuses it wakes the receiver more often.
-            let _ = socket::set_rcvlowat(self.backend.socket(slot).as_fd(), bytes);
+            let _ = socket::set_receive_low_water(self.backend.socket(slot).as_fd(), bytes);
         }
     }
 }

@@ -120,14 +120,15 @@ impl WorkerHandle {
 
 /// Starts a worker, waiting for its flows.
 pub fn spawn(plan: WorkerPlan) -> std::io::Result<WorkerHandle> {
-    let signals = Arc::new(Signals::new()?);
+    let (signals, woken) = Signals::new()?;
+    let signals = Arc::new(signals);
     let (commands, orders) = channel();
     let (says, notes) = channel();
     let (recorder, batches) = Recorder::new(recorder_plan(&plan));
     let own = Arc::clone(&signals);
     let thread = std::thread::Builder::new()
         .name(format!("worker-{}", plan.index))
-        .spawn(move || live(&plan, recorder, &orders, own, &says))?;
+        .spawn(move || live(&plan, recorder, &orders, own, woken, &says))?;
     Ok(WorkerHandle {
         commands,
         notes,
@@ -168,6 +169,7 @@ fn live(
     recorder: Recorder,
     orders: &Receiver<Command>,
     signals: Arc<Signals>,
+    woken: OwnedFd,
     says: &Sender<Note>,
 ) -> Option<WorkerOutcome> {
     if let Some(cpu) = plan.cpu
@@ -199,7 +201,7 @@ fn live(
         }
     };
     let mut worker = assemble(plan, recorder, signals, says, ring, choices, flows);
-    if let Err(error) = worker.settle(belongings) {
+    if let Err(error) = worker.settle(belongings, woken) {
         let text = format!(
             "worker {}: sockets could not be set up: {error}",
             plan.index
@@ -208,7 +210,7 @@ fn live(
         return None;
     }
     let _ = says.send(Note::Armed);
-    let before = rusage::thread();
+    let before = rusage::thread_usage().unwrap_or_default();
     let error = worker
         .run()
         .err()
@@ -377,7 +379,7 @@ fn schedule(case: &Case, flows: &[Flow], own: &[u32]) -> Option<Schedule> {
 
 impl<B: Backend> Worker<B> {
     /// Gives the sockets to the engine and arms every receive.
-    fn settle(&mut self, belongings: Belongings) -> std::io::Result<()> {
+    fn settle(&mut self, belongings: Belongings, woken: OwnedFd) -> std::io::Result<()> {
         for (f, adopted) in belongings.flows.into_iter().enumerate() {
             if f >= self.flows.len() {
                 break;
@@ -386,7 +388,7 @@ impl<B: Backend> Worker<B> {
             self.flows[f].slot = Some(slot);
             self.by_slot[slot as usize] = f as u32;
         }
-        self.backend.add_waker(self.signals.waker()?)?;
+        self.backend.add_waker(woken)?;
         self.target = belongings.target;
         if let Some((socket, peer)) = belongings.listener {
             let slot = self.backend.add_listener(socket)?;
