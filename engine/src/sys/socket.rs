@@ -506,14 +506,14 @@ mod tests {
         for address in ["127.0.0.1:0", "[::1]:0"] {
             let (socket, _peer) = udp(address);
             let fd = socket.as_fd();
+            let mtu = path_mtu(fd).unwrap();
+            assert!(mtu >= 1280, "{mtu}");
             set_dscp(fd, 46).unwrap();
             assert_eq!(dscp(fd).unwrap(), 46);
             assert_eq!(
                 set_dscp(fd, 64).unwrap_err().raw_os_error(),
                 Some(libc::EINVAL)
             );
-            let mtu = path_mtu(fd).unwrap();
-            assert!(mtu >= 1280, "{mtu}");
             assert!(!is_stream(fd).unwrap());
             set_fragmentation(fd, Fragmentation::Never).unwrap();
             if mtu < 65000 {
