@@ -44,7 +44,9 @@ pub fn stream_for(target: SocketAddr, wanted: &StreamOptions) -> io::Result<Owne
         options::set_mss(fd.as_fd(), mss)?;
     }
     if let Some(bytes) = wanted.window {
-        options::set_window(fd.as_fd(), bytes)?;
+        let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
+        options::set_send_buffer(fd.as_fd(), bytes)?;
+        options::set_receive_buffer(fd.as_fd(), bytes)?;
     }
     if let Some(name) = &wanted.congestion {
         options::set_congestion(fd.as_fd(), name)?;
@@ -53,7 +55,7 @@ pub fn stream_for(target: SocketAddr, wanted: &StreamOptions) -> io::Result<Owne
         setsockopt(&fd, sockopt::BindToDevice, &device.into())?;
     }
     if wanted.reset_on_close {
-        options::set_linger_reset(fd.as_fd())?;
+        options::set_close_by_reset(fd.as_fd(), true)?;
     }
     source(&fd, target, wanted)?;
     Ok(fd)
