@@ -61,7 +61,7 @@ fn table(run: &Run, after_stream: bool) -> io::Result<()> {
 }
 
 fn width() -> usize {
-    crate::sys::terminal::columns().map_or(PIPE_WIDTH, usize::from)
+    terminal_size::terminal_size().map_or(PIPE_WIDTH, |(width, _)| usize::from(width.0))
 }
 
 /// The exit code of what happened: the first of 5, 2, 4, 3, 1 that applies.

@@ -7,6 +7,7 @@ use crate::control::runtime::{Choice, Runtime, block_on};
 use crate::control::server::{Limits, ServeConfig, ServeOutcome, serve as serve_sessions};
 use crate::control::stop;
 use crate::plan::ServeOptions;
+use crate::units::Cidr;
 
 use super::factory::Factory;
 use super::interrupt::Interrupts;
@@ -62,7 +63,7 @@ pub(super) fn config(options: &ServeOptions) -> ServeConfig {
             max_duration: options.max_duration_ns.map(Duration::from_nanos),
             max_flows: options.max_flows,
             max_bitrate: options.max_bitrate_bps,
-            allow: options.allow.iter().map(|cidr| (cidr.address, cidr.prefix)).collect(),
+            allow: options.allow.iter().map(Cidr::parts).collect(),
         },
         version: VERSION.to_string(),
         boot: boot_id(),

@@ -176,7 +176,7 @@ fn udp(ending: &Ending<'_>, g: usize) -> Option<UdpReport> {
     for flow in receivers {
         if let Some(memory) = flow.socket_memory {
             drops += u64::from(memory.drops);
-            buffer = Some(u64::from(memory.receive_buffer_bytes));
+            buffer = Some(u64::from(memory.receive_buffer));
         }
         jitters.extend(flow.jitter_ns);
     }

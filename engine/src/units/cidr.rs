@@ -14,6 +14,11 @@ pub struct Cidr {
 }
 
 impl Cidr {
+    /// The network's address and its length, bits.
+    pub fn parts(&self) -> (IpAddr, u8) {
+        (self.address, self.length)
+    }
+
     /// Whether an address is in it. An IPv4 address mapped into IPv6 counts as what it maps.
     pub fn contains(&self, address: IpAddr) -> bool {
         match (self.address, address.to_canonical()) {

@@ -10,12 +10,13 @@ use std::mem::ManuallyDrop;
 use std::os::fd::RawFd;
 use std::ptr::NonNull;
 
-use io_uring::types::{SubmitArgs, Timespec};
+use io_uring::types::{CancelBuilder, SubmitArgs, Timespec};
 use io_uring::{
     CompletionQueue, EnterFlags, IoUring, Parameters, SubmissionQueue, Submitter, cqueue, squeue,
 };
 
 use super::error::RingError;
+use super::token::{Op, Token};
 
 /// A descriptor as an operation names it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -150,6 +151,8 @@ pub(super) struct Core {
     /// Completions moved out of the queue to let the kernel go on submitting.
     stash: VecDeque<cqueue::Entry>,
     in_flight: u64,
+    /// Sends were queued whose success has no completion.
+    quiet: bool,
     broken: Option<i32>,
     features: Vec<String>,
     enters: u64,
@@ -189,6 +192,7 @@ impl Core {
             ring,
             stash,
             in_flight: 0,
+            quiet: false,
             broken: None,
             features,
             enters: 0,
@@ -243,6 +247,30 @@ impl Core {
             }
         }
         self.in_flight += 1;
+    }
+
+    /// As [`Core::push`], for an operation whose success has no completion.
+    ///
+    /// # Safety
+    /// As [`Core::push`], until the ring's end or a cancellation of everything has ended.
+    pub(super) unsafe fn push_quiet(&mut self, entry: &squeue::Entry) {
+        self.quiet = true;
+        // SAFETY: the caller's promise.
+        unsafe { self.push(entry) };
+        // Not counted: there is no telling when it ends.
+        self.in_flight = self.in_flight.saturating_sub(1);
+    }
+
+    /// Ends the operations that are not counted. False where the kernel did not in time.
+    pub(super) fn end_quiet(&mut self, timeout: Timespec) -> bool {
+        if !self.quiet {
+            return true;
+        }
+        let everything = CancelBuilder::any();
+        match self.submitter.register_sync_cancel(Some(timeout), everything) {
+            Ok(()) => true,
+            Err(error) => error.raw_os_error() == Some(libc::ENOENT),
+        }
     }
 
     /// Submits what is queued. False where the ring is beyond use, which `enter` then reports.
@@ -350,11 +378,16 @@ impl Core {
             None => self.cq.next()?,
         };
         self.completions += 1;
-        if !cqueue::more(entry.flags()) {
+        if !cqueue::more(entry.flags()) && !is_uncounted(&entry) {
             self.in_flight -= 1;
         }
         Some(entry)
     }
+}
+
+/// Whether the completion is of an operation that [`Core::push_quiet`] queued.
+fn is_uncounted(entry: &cqueue::Entry) -> bool {
+    Token::decode(entry.user_data()).is_some_and(|token| token.op == Op::Quiet)
 }
 
 impl Drop for Core {

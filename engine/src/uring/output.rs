@@ -4,7 +4,7 @@
 use std::net::SocketAddr;
 use std::os::fd::IntoRawFd;
 
-use io_uring::{opcode, types};
+use io_uring::{opcode, squeue, types};
 
 use super::core::entry_on;
 use super::ring::Ring;
@@ -12,6 +12,9 @@ use super::sends::{NONE, Outgoing};
 use super::slots::Role;
 use super::token::{Op, Token};
 use crate::backend::{Event, Kind, SendFrom, Slot};
+
+/// Token of a quiet send on kernels that complete every send.
+const QUIET: u32 = u32::MAX;
 
 impl Ring {
     pub(super) fn start_send(&mut self, slot: Slot, token: u32, from: SendFrom) {
@@ -34,6 +37,46 @@ impl Ring {
         let send = Outgoing::new(slot, token, start, len, buffer);
         let index = self.sends.insert(&mut self.slots, send);
         self.push_send(index);
+    }
+
+    /// A send of the shared payload whose success is not reported: the worker knows from the
+    /// answer that it went, and a completion less is a wake-up less.
+    pub(super) fn start_quiet_send(&mut self, slot: Slot, from: SendFrom) {
+        let SendFrom::Payload { offset, len } = from else {
+            panic!("a private buffer needs the event of its send");
+        };
+        if self.slots.get(slot).closing {
+            return;
+        }
+        if !self.core.params().is_feature_skip_cqe_on_success() {
+            // Before 5.17: an event that the worker does not ask for is better than none that it
+            // needs.
+            return self.start_send(slot, QUIET, from);
+        }
+        let start = self.memory.payload(offset, len);
+        let flags = libc::MSG_NOSIGNAL | libc::MSG_WAITALL;
+        let token = self.slots.token(Op::Quiet, slot);
+        let entry = entry_on!(self.slots.target(slot), fd => {
+            opcode::Send::new(fd, start, len).flags(flags).build()
+        });
+        let entry = entry.flags(squeue::Flags::SKIP_SUCCESS).user_data(token.encode());
+        // SAFETY: the range is in the payload, which never changes and is freed only once
+        // everything is cancelled.
+        unsafe { self.core.push_quiet(&entry) };
+    }
+
+    /// A quiet send failed or was cut short.
+    pub(super) fn quiet_failed(&mut self, slot: Slot, result: i32) -> Option<Event> {
+        let closing = self.slots.get(slot).closing;
+        let event = Event {
+            kind: Kind::Send,
+            slot,
+            token: 0,
+            result,
+            buffer: None,
+            armed: false,
+        };
+        (!closing).then_some(event)
     }
 
     /// Queues what is left of a send.
@@ -83,6 +126,9 @@ impl Ring {
             result
         };
         let token = send.token;
+        if token == QUIET && send.sent == send.len {
+            return None;
+        }
         Some(Event {
             kind: Kind::Send,
             slot,

@@ -10,6 +10,7 @@ use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 
 use io_uring::cqueue;
+use io_uring::types::Timespec;
 use nix::sys::socket::{SockType, getsockopt, sockopt};
 
 use super::core::{Core, Enter};
@@ -183,6 +184,7 @@ impl Ring {
             return None;
         }
         match token.op {
+            Op::Quiet => self.quiet_failed(index, result),
             Op::Receive => self.received(index, result, entry.flags()),
             Op::Accept => self.accepted(index, result, entry.flags()),
             Op::Wake => self.woken(index, result),
@@ -242,7 +244,8 @@ impl Ring {
                 break;
             }
         }
-        self.core.in_flight() == 0
+        let left = Timespec::new().sec(1);
+        self.core.end_quiet(left) && self.core.in_flight() == 0
     }
 }
 
@@ -305,6 +308,10 @@ impl Backend for Ring {
         self.start_send(slot, token, from);
     }
 
+    fn send_quiet(&mut self, slot: Slot, from: SendFrom) {
+        self.start_quiet_send(slot, from);
+    }
+
     fn send_cancel(&mut self, slot: Slot) {
         self.cancel_sends(slot);
     }
@@ -319,6 +326,16 @@ impl Backend for Ring {
 
     fn close(&mut self, slot: Slot) {
         self.start_close(slot);
+    }
+
+    fn take(&mut self, slot: Slot) -> Option<OwnedFd> {
+        let entry = self.slots.get_mut(slot);
+        if entry.pending > 0 || entry.closing {
+            return None;
+        }
+        let socket = entry.socket.take();
+        self.slots.remove(slot);
+        socket
     }
 
     fn send_buffer(&mut self, index: u32) -> &mut [u8] {

@@ -26,6 +26,8 @@ pub(super) enum Op {
     Cancel = 7,
     /// Buffers given back one by one, on kernels without buffer rings.
     Provide = 8,
+    /// A send whose success has no completion; the index is the slot's.
+    Quiet = 9,
 }
 
 impl Op {
@@ -39,6 +41,7 @@ impl Op {
             6 => Op::Wake,
             7 => Op::Cancel,
             8 => Op::Provide,
+            9 => Op::Quiet,
             _ => return None,
         })
     }
@@ -91,7 +94,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_goes_in_comes_out(op in 1u8..=8, generation in 0..GENERATIONS, index: u32) {
+        fn what_goes_in_comes_out(op in 1u8..=9, generation in 0..GENERATIONS, index: u32) {
             let op = Op::from_bits(op).unwrap();
             let token = Token { op, generation, index };
             prop_assert_eq!(Token::decode(token.encode()), Some(token));
@@ -108,7 +111,7 @@ mod tests {
     #[test]
     fn unknown_operations_are_none() {
         assert_eq!(Token::decode(0), None);
-        assert_eq!(Token::decode(9 << 56), None);
+        assert_eq!(Token::decode(10 << 56), None);
         assert_eq!(Token::decode(u64::MAX), None);
     }
 }
