@@ -6,6 +6,7 @@ pub mod affinity;
 pub mod clock;
 pub mod cmsg;
 pub mod eventfd;
+pub mod flow_socket;
 pub mod limits;
 pub mod memory;
 pub mod open;
