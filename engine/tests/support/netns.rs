@@ -1,9 +1,9 @@
 //! Network namespaces, and two of them joined by a veth pair.
 
 use std::fs::File;
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::marker::PhantomData;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -103,20 +103,22 @@ impl Namespace {
         run("ip", &all).unwrap_or_else(|reason| panic!("{reason}"))
     }
 
-    /// Waits until the kernel has noticed that the link is up: packets sent before are dropped.
-    fn wait_for_link(&self) {
-        let until = Instant::now() + Duration::from_secs(5);
-        while !self
-            .ip(&["link", "show", Veth::DEVICE])
-            .contains("state UP")
-        {
-            assert!(
-                Instant::now() < until,
-                "{} does not come up in {}",
-                Veth::DEVICE,
-                self.name
-            );
-            std::thread::sleep(Duration::from_millis(5));
+    /// Waits until an address answers from here. A link that has just come up drops packets until
+    /// the kernel has noticed, and an IPv6 address is not answered for until it is set up.
+    fn wait_for(&self, address: IpAddr) {
+        let _here = self.enter();
+        // Nobody listens there, so an answer is a refusal.
+        let address = SocketAddr::new(address, 9);
+        let until = Instant::now() + Duration::from_secs(10);
+        loop {
+            let answer = TcpStream::connect_timeout(&address, Duration::from_millis(200));
+            match answer.map_err(|error| error.kind()) {
+                Ok(_) | Err(ErrorKind::ConnectionRefused) => return,
+                Err(kind) => {
+                    assert!(Instant::now() < until, "{address} in {}: {kind}", self.name);
+                    std::thread::sleep(Duration::from_millis(5));
+                }
+            }
         }
     }
 
@@ -204,8 +206,11 @@ impl Veth {
             side.ip(&["addr", "add", &v6, "dev", Veth::DEVICE, "nodad"]);
             side.ip(&["link", "set", Veth::DEVICE, "up"]);
         }
-        veth.client.wait_for_link();
-        veth.server.wait_for_link();
+        for v6 in [false, true] {
+            veth.client.wait_for(Veth::server_address(v6));
+        }
+        veth.server.wait_for(Veth::CLIENT4.into());
+        veth.server.wait_for(Veth::CLIENT6.into());
         veth
     }
 
