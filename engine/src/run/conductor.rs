@@ -4,15 +4,16 @@ use std::io::IsTerminal;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-use crate::control::client::{Client, ClientConfig, SampleOutcome};
+use crate::control::client::{Client, ConnectConfig, SampleOutcome, SampleRequest};
+use crate::control::crew::Side;
 use crate::control::runtime::{Choice, block_on};
 use crate::control::stop::{self, Stop};
-use crate::control::wire::{Offer, Refusal};
+use crate::control::wire::Refusal;
 use crate::host::cpus::Cpus;
 use crate::host::placement;
 use crate::plan::{Case, Family, Proto, RunInvocation};
 use crate::record::{CaseResult, ErrorReport, Finding, Progress, Run, Severity};
-use crate::report::live::Live;
+use crate::report::live::LiveLine;
 
 use super::assemble::{self, SampleInput};
 use super::factory::Factory;
@@ -108,20 +109,20 @@ impl Session<'_> {
     ) -> Result<(), Refusal> {
         run.client = Some(host_facts(None));
         let mut client = self.connect(run, local).await?;
-        let interface = crate::host::path::interface_to(client.local_address());
+        let interface = crate::host::path::interface_to(client.addresses().0);
         let facts = host_facts(interface.as_deref());
         run.client = Some(facts);
-        run.server = client.server_facts().cloned();
+        run.server = Some(client.server_facts().clone());
         let cases = self.invocation.plan.cases.clone();
         let mut complete = true;
         for (index, case) in cases.iter().enumerate() {
-            if self.stop.is_set() || !client.is_alive() {
+            if self.stop.is_set() || !client.alive() {
                 complete = false;
                 break;
             }
             complete &= self.case(&mut client, run, index as u32, case).await;
         }
-        if client.is_alive() {
+        if client.alive() {
             client.bye().await;
         } else if !self.stop.is_set() {
             complete = false;
@@ -138,23 +139,26 @@ impl Session<'_> {
         let plan = &self.invocation.plan;
         let (host, port) = match (&self.invocation.host, local) {
             (Some(host), _) => (host.host.clone(), host.port),
-            (None, Some(address)) => ("localhost".to_string(), address.port()),
-            (None, None) => ("localhost".to_string(), crate::plan::DEFAULT_PORT),
+            (None, address) => (
+                loopback(&plan.cases),
+                address.map_or(crate::plan::DEFAULT_PORT, |address| address.port()),
+            ),
         };
-        let families: Vec<Family> = plan.cases.iter().map(|case| case.family).collect();
         Client::connect(
-            ClientConfig {
+            ConnectConfig {
                 host,
                 port,
-                families,
+                family: family(&plan.cases),
                 wait_for_server: self.invocation.wait_for_server_ns.map(Duration::from_nanos),
-                peer_timeout: Duration::from_nanos(plan.peer_timeout_ns),
+                peer_timeout_ns: plan.peer_timeout_ns,
+                bind: plan.cases.first().and_then(|case| case.options.bind),
+                device: plan.cases.first().and_then(|case| case.options.device.clone()),
                 version: VERSION.to_string(),
                 run: run.uuid.clone(),
                 boot: boot_id(),
                 facts: run.client.clone().unwrap_or_default(),
             },
-            &self.stop,
+            self.stop.wait(),
         )
         .await
         .map_err(|error| error.refusal())
@@ -173,19 +177,18 @@ impl Session<'_> {
         run.cases.push(CaseResult { case: case.clone(), samples: Vec::new(), error: None });
         let mut complete = true;
         for number in 1..=self.invocation.plan.samples {
-            if self.stop.is_set() || !client.is_alive() {
+            if self.stop.is_set() || !client.alive() {
                 return false;
             }
-            let offer = Offer {
+            let request = SampleRequest {
                 case_index: index,
                 sample: number,
                 case: case.clone(),
-                cpus: self.server_cpus.clone(),
-                avoid_cpus: Vec::new(),
-                cookie: 0,
+                client_cpus: Vec::new(),
+                server_cpus: self.server_cpus.clone(),
             };
             let started = SystemTime::now();
-            let outcome = self.sample(client, offer).await;
+            let outcome = self.sample(client, request).await;
             let refused = outcome.client.is_none() && outcome.server.is_none();
             let Some(result) = run.cases.last_mut() else { return false };
             if let (true, Some(refusal)) = (refused, &outcome.error) {
@@ -193,29 +196,70 @@ impl Session<'_> {
                 result.error = Some(error(refusal));
                 return false;
             }
-            let sample = assemble::sample(input(&case, number, started, outcome));
+            let sample = assembled(&case, number, started, outcome);
             complete &= sample.complete;
             result.samples.push(sample);
         }
         complete
     }
 
-    async fn sample(&mut self, client: &mut Client, offer: Offer) -> SampleOutcome {
+    async fn sample(&mut self, client: &mut Client, request: SampleRequest) -> SampleOutcome {
         let invocation = self.invocation;
         let quiet = invocation.quiet || invocation.json_stream;
-        let mut live =
-            Live::new(&offer.case, offer.sample, quiet, std::io::stderr().is_terminal());
+        let err = std::io::stderr();
+        let mut line = LiveLine::new(quiet, err.is_terminal(), Box::new(err));
+        let (case, number) = (request.case.clone(), request.sample);
+        let mut latest = (None, None);
         let stream = invocation.json_stream;
-        let mut show = |side, progress: &Progress| {
-            live.progress(side == crate::control::crew::Side::Client, progress);
+        let mut show = |side: Side, progress: &Progress| {
             if stream {
-                output::stream(&offer, side, progress);
+                output::interval(&case, number, side, progress);
+            }
+            match side {
+                Side::Client => latest.0 = Some(progress.clone()),
+                Side::Server => latest.1 = Some(progress.clone()),
+            }
+            if let Some(text) = pair(&case, &mut latest)
+                && let Err(error) = line.show(&text)
+            {
+                log::debug!("stderr cannot be written: {error}");
             }
         };
-        let outcome = client.sample(&offer, &mut self.factory, &mut show, &self.stop).await;
-        live.finish();
+        let factory = &mut self.factory;
+        let outcome = client.sample(request, factory, &mut show, self.stop.wait()).await;
+        line.clear();
         outcome
     }
+}
+
+/// The live line of an interval, once both sides have told of it.
+fn pair(case: &Case, latest: &mut (Option<Progress>, Option<Progress>)) -> Option<String> {
+    let same = match latest {
+        (Some(client), Some(server)) => client.index == server.index,
+        _ => false,
+    };
+    if !same {
+        return None;
+    }
+    let (client, server) = (latest.0.take(), latest.1.take());
+    Some(crate::report::live::text(case, client.as_ref(), server.as_ref()))
+}
+
+/// Family of the control connection: that of the cases, where they agree.
+fn family(cases: &[Case]) -> Family {
+    let first = cases.first().map_or(Family::Any, |case| case.family);
+    if cases.iter().all(|case| case.family == first) { first } else { Family::Any }
+}
+
+/// Loopback as a host: an address where one will do, so that no resolver is asked.
+fn loopback(cases: &[Case]) -> String {
+    let any = |family| cases.iter().any(|case| case.family == family);
+    match (any(Family::V4), any(Family::V6)) {
+        (false, true) => "::1",
+        (true, true) => "localhost",
+        (_, false) => "127.0.0.1",
+    }
+    .to_string()
 }
 
 /// Takes the message size from the path, where the plan says so.
@@ -223,32 +267,33 @@ async fn resolve_size(client: &Client, case: &mut Case) {
     if case.proto != Proto::Udp || !case.size_from_path_mtu {
         return;
     }
-    let (mtu, v6) = client.path_mtu(case.family).unwrap_or((1500, true));
+    let v6 = client.target(case.family).is_ok_and(|target| target.is_ipv6());
+    let mtu = client.path_mtu(case.family).unwrap_or(1500);
     let headers = if v6 { HEADERS_V6 } else { HEADERS_V4 };
     let size = mtu.saturating_sub(headers).min(LARGEST_DATAGRAM).max(1);
     case.request_bytes = u64::from(size);
     case.name = case.name.replacen("mtu", &size.to_string(), 1);
 }
 
-fn input(
+fn assembled(
     case: &Case,
     number: u32,
     started: SystemTime,
     outcome: SampleOutcome,
-) -> SampleInput<'_> {
+) -> crate::record::Sample {
     let mut findings = Vec::new();
     if let Some(text) = outcome.path_translated {
         findings.push(Finding::new(Severity::Info, "path-translated", text));
     }
-    SampleInput {
+    assemble::sample(SampleInput {
         case,
         number,
         started,
         client: outcome.client,
         server: outcome.server,
-        client_progress: outcome.client_progress,
-        server_progress: outcome.server_progress,
+        client_progress: &outcome.client_progress,
+        server_progress: &outcome.server_progress,
         findings,
         error: outcome.error.as_ref().map(error),
-    }
+    })
 }

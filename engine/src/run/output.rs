@@ -3,9 +3,12 @@
 use std::io::{self, Write};
 use std::path::Path;
 
-use crate::plan::{JsonTarget, RunInvocation};
-use crate::record::{Run, Severity};
+use crate::cli::exit::worst;
+use crate::control::crew::Side;
+use crate::plan::{Case, JsonTarget, RunInvocation};
+use crate::record::{Progress, Run, Severity};
 use crate::report;
+use crate::report::table::Style;
 use crate::store::runfile;
 
 /// Width of the table where stdout is no terminal, columns.
@@ -36,8 +39,10 @@ pub(super) fn write(run: &Run, invocation: &RunInvocation) -> u8 {
 }
 
 fn document(run: &Run, one_line: bool) -> io::Result<()> {
-    let text = if one_line { report::json::line(run) } else { report::json::render(run) };
-    let text = text.map_err(io::Error::other)?;
+    let text = match one_line {
+        true => report::json::render_line(run),
+        false => report::json::render(run),
+    };
     let mut out = io::stdout().lock();
     out.write_all(text.as_bytes())?;
     if !text.ends_with('\n') {
@@ -47,7 +52,7 @@ fn document(run: &Run, one_line: bool) -> io::Result<()> {
 }
 
 fn file(path: &Path, run: &Run) -> io::Result<()> {
-    let text = report::json::render(run).map_err(io::Error::other)?;
+    let text = report::json::render(run);
     std::fs::write(path, text).map_err(|e| io::Error::new(e.kind(), format!("{}: {e}", path.display())))
 }
 
@@ -55,13 +60,27 @@ fn table(run: &Run, after_stream: bool) -> io::Result<()> {
     if after_stream {
         return document(run, true);
     }
+    let style = Style { width: width(), ..Style::default() };
     let mut out = io::stdout().lock();
-    out.write_all(report::table::render(run, width()).as_bytes())?;
+    out.write_all(report::table::render(run, style).as_bytes())?;
     out.flush()
 }
 
 fn width() -> usize {
     terminal_size::terminal_size().map_or(PIPE_WIDTH, |(width, _)| usize::from(width.0))
+}
+
+/// Writes one interval of one side as a line of JSON.
+pub(super) fn interval(case: &Case, sample: u32, side: Side, progress: &Progress) {
+    let name = match side {
+        Side::Client => "client",
+        Side::Server => "server",
+    };
+    let line = report::live::object(case, sample, name, progress);
+    let mut out = io::stdout().lock();
+    if let Err(error) = writeln!(out, "{line}").and_then(|()| out.flush()) {
+        log::debug!("stdout cannot be written: {error}");
+    }
 }
 
 /// The exit code of what happened: the first of 5, 2, 4, 3, 1 that applies.
@@ -76,5 +95,5 @@ pub(super) fn exit_code(run: &Run, own: u8) -> u8 {
             codes.push(if wrong { 4 } else { 0 });
         }
     }
-    [5, 2, 4, 3, 1].into_iter().find(|code| codes.contains(code)).unwrap_or(0)
+    worst(&codes)
 }

@@ -164,7 +164,6 @@ impl<B: Backend> Worker<B> {
         let head = &head[..usize::from(len).min(bytes)];
         self.backend.send_buffer(buffer)[..head.len()].copy_from_slice(head);
         self.uses[buffer as usize] = BufferUse {
-            flow,
             phase: 0,
             messages: 1,
             bytes: bytes as u32,

@@ -78,7 +78,6 @@ impl<B: Backend> Worker<B> {
             tag.write(buffer, sequence);
         }
         self.uses[index as usize] = BufferUse {
-            flow: f as u32,
             phase: 0,
             messages: 1,
             bytes: len as u32,

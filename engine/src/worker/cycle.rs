@@ -47,7 +47,6 @@ pub(super) enum Stage {
 /// What a busy private buffer carries.
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct BufferUse {
-    pub(super) flow: u32,
     pub(super) phase: u8,
     pub(super) messages: u32,
     pub(super) bytes: u32,
@@ -177,7 +176,10 @@ impl<B: Backend> Worker<B> {
     /// A receive on a flow that only sends: the other side's end, or an error.
     fn ignored(&mut self, f: usize, event: Event) {
         self.backend.recycle(&event);
-        if event.result <= 0 {
+        if event.result == 0 && self.flows[f].shut {
+            // The receiver has read everything and ends its direction in turn.
+            self.flows[f].ended = true;
+        } else if event.result <= 0 {
             self.broken(
                 f,
                 event.result,
@@ -351,8 +353,7 @@ impl<B: Backend> Worker<B> {
     fn flow_drained(&self, f: usize) -> bool {
         let flow = &self.flows[f];
         match flow.role {
-            Role::StreamSend => flow.ended || (flow.shut && flow.in_flight == 0),
-            Role::StreamReceive | Role::Answer => flow.ended,
+            Role::StreamSend | Role::StreamReceive | Role::Answer => flow.ended,
             Role::DatagramSend => flow.in_flight == 0,
             Role::DatagramReceive | Role::DatagramAnswer => {
                 self.now >= self.last_arrival_ns + DATAGRAM_SILENCE_NS

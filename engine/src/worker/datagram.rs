@@ -55,7 +55,6 @@ impl<B: Backend> Worker<B> {
         flow.budget.take(bytes);
         flow.in_flight += 1;
         self.uses[index as usize] = BufferUse {
-            flow: f as u32,
             phase: phase as u8,
             messages: messages as u32,
             bytes: bytes as u32,

@@ -110,6 +110,8 @@ impl<B: Backend> Worker<B> {
                 self.broken(f, event.result, "the connection failed while receiving");
             }
             self.flows[f].ended = true;
+            // Tells the sender that everything was read.
+            self.shut(f);
             self.check_limit();
             return;
         }
