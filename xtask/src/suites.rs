@@ -11,8 +11,8 @@ use anyhow::{Context, Result};
 
 use crate::exec::{Finished, Show, run};
 
-/// What a test prints when it cannot run here; the reason follows.
-const SKIP: &str = "SKIP: ";
+/// What a test prints when it cannot run here: `SKIP: reason` or `SKIP test: reason`.
+const SKIP: &str = "SKIP";
 
 /// Test files of this prefix need root and run one test at a time.
 const PRIVILEGED: &str = "privileged";
@@ -180,7 +180,8 @@ fn is_skip(line: &str) -> bool {
         Some((_, rest)) => rest,
         None => line,
     };
-    line.starts_with(SKIP)
+    line.strip_prefix(SKIP)
+        .is_some_and(|rest| rest.starts_with([':', ' ']) && rest.contains(": "))
 }
 
 fn number_before(text: &str, word: &str) -> u64 {
@@ -226,12 +227,13 @@ mod tests {
     fn skips_are_not_passes() {
         let text = "---- a stdout ----\nSKIP: not root\n\
             test b ... SKIP: no nft\n\
-            a line about SKIP: itself\n";
-        let result = "test result: ok. 3 passed; 0 failed; 0 ignored;\n";
+            SKIP c: no namespaces\n\
+            a line about SKIP: itself\nSKIPPED: no\n";
+        let result = "test result: ok. 4 passed; 0 failed; 0 ignored;\n";
         let expected = Count {
             passed: 1,
             failed: 0,
-            skipped: 2,
+            skipped: 3,
         };
         assert_eq!(output(true, &format!("{text}{result}")), expected);
         assert_eq!(output(true, &format!("{result}{text}")), expected);

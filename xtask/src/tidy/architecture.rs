@@ -154,10 +154,10 @@ fn spans(line: &str) -> Vec<&str> {
 }
 
 /// Whether a code span names a file of this tree: not a command, a pattern, an absolute path, an
-/// address or a ratio.
+/// address or a ratio; a check with its file is the invariants' own.
 fn is_path(span: &str) -> bool {
     let named = span.contains('/') || [".rs", ".md", ".toml"].iter().any(|e| span.ends_with(e));
-    let other = |c: char| c.is_whitespace() || "*<>{}()[]=,|$".contains(c);
+    let other = |c: char| c.is_whitespace() || "*<>{}()[]=,|$:".contains(c);
     named && !span.contains(other) && !span.starts_with(['/', '-']) && !span.starts_with(is_digit)
 }
 
