@@ -160,7 +160,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn printing_and_parsing_agree(cpus in proptest::collection::btree_set(0..MOST_CPUS, 1..50)) {
+        fn printing_and_parsing_agree(
+            cpus in proptest::collection::btree_set(0..MOST_CPUS, 1..50),
+        ) {
             let cpus: Vec<u32> = cpus.into_iter().collect();
             prop_assert_eq!(parse_list(&format_list(&cpus)), Some(cpus));
         }
