@@ -1,7 +1,6 @@
 //! The result to the user, to files, and to the exit code.
 
 use std::io::{self, Write};
-use std::path::Path;
 
 use crate::cli::exit::worst;
 use crate::control::crew::Side;
@@ -18,7 +17,7 @@ const PIPE_WIDTH: usize = 100;
 pub(super) fn write(run: &Run, invocation: &RunInvocation) -> u8 {
     let mut code = 0;
     if let Some(dir) = &invocation.output_dir
-        && let Err(error) = runfile::write(dir, run)
+        && let Err(error) = runfile::save_in(dir, run)
     {
         log::error!("{error}");
         code = 4;
@@ -26,7 +25,11 @@ pub(super) fn write(run: &Run, invocation: &RunInvocation) -> u8 {
     let shown = match &invocation.json {
         Some(JsonTarget::Stdout) => document(run, invocation.json_stream),
         Some(JsonTarget::Path(path)) => {
-            file(path, run).and_then(|()| table(run, invocation.json_stream))
+            if let Err(error) = runfile::save_as(path, run) {
+                log::error!("{error}");
+                code = 4;
+            }
+            table(run, invocation.json_stream)
         }
         None if invocation.json_stream => document(run, true),
         None => table(run, false),
@@ -49,11 +52,6 @@ fn document(run: &Run, one_line: bool) -> io::Result<()> {
         out.write_all(b"\n")?;
     }
     out.flush()
-}
-
-fn file(path: &Path, run: &Run) -> io::Result<()> {
-    let text = report::json::render(run);
-    std::fs::write(path, text).map_err(|e| io::Error::new(e.kind(), format!("{}: {e}", path.display())))
 }
 
 fn table(run: &Run, after_stream: bool) -> io::Result<()> {
