@@ -12,7 +12,7 @@ use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use io_uring::cqueue;
 use nix::sys::socket::{SockType, getsockopt, sockopt};
 
-use super::core::{Core, Enter};
+use super::core::{Core, Enter, LADDER, Rung};
 use super::error::RingError;
 use super::group::Group;
 use super::memory::{Memory, Receiver};
@@ -42,6 +42,8 @@ const LETTING_GO_NS: u64 = 1_000_000_000;
 ///   or accepted later are not, since that costs more than a short life gains.
 /// * Between [`Backend::close`] and its event only sends, and receives that carry bytes, are
 ///   reported, so that the counts of bytes are complete.
+/// * Several sends in flight on one stream may mix once its socket buffer is full: the bytes of
+///   one are then not in one piece. Where their order matters, keep one in flight.
 /// * A connection for which there is no slot is dropped and reported as ENFILE, on the listener's
 ///   slot.
 pub struct Ring {
@@ -73,6 +75,11 @@ impl Ring {
     /// Where io_uring is refused, too old, or there is not enough memory; the text names the
     /// likely cause and the remedy.
     pub fn new(setup: &Setup) -> Result<Ring, RingError> {
+        Ring::with_flags(&LADDER, setup)
+    }
+
+    /// Makes a ring with the first set-up flags of `ladder` that the kernel takes.
+    pub(super) fn with_flags(ladder: &[Rung], setup: &Setup) -> Result<Ring, RingError> {
         let sockets = setup.sockets.max(1);
         let buffers = match setup.receive {
             ReceiveStyle::Ring { count, .. } | ReceiveStyle::RingWithControl { count, .. } => {
@@ -87,7 +94,7 @@ impl Ring {
             .iter()
             .fold(setup.operations, |sum, more| sum.saturating_add(*more));
         let completions = completions.clamp(4 * entries, 1 << 16);
-        let core = Core::new(entries, completions)?;
+        let core = Core::new(ladder, entries, completions)?;
         probe::check(core.params(), core.submitter())?;
         let memory = Memory::new(core.submitter(), setup)?;
         let min_wait_us = setup
