@@ -118,9 +118,9 @@ impl Group {
         self.len
     }
 
-    /// Whether the kernel has, or is about to get, a buffer.
-    pub(super) fn has_free(&self) -> bool {
-        self.held < self.arrivals.len()
+    /// Buffers that the worker does not have.
+    pub(super) fn free(&self) -> usize {
+        self.arrivals.len() - self.held
     }
 
     fn start(&self, id: u16) -> *mut u8 {

@@ -4,6 +4,7 @@
     reason = "lends out memory that the kernel uses at other times"
 )]
 
+use std::collections::VecDeque;
 use std::io;
 use std::mem::ManuallyDrop;
 use std::net::SocketAddr;
@@ -55,7 +56,7 @@ pub struct Ring {
     /// Of each private buffer.
     pub(super) busy: Vec<bool>,
     /// Sockets whose receive found no buffer.
-    pub(super) starved: Vec<Slot>,
+    pub(super) starved: VecDeque<Slot>,
     /// The kernel knows multishot receives (with buffers), or POLL_FIRST (without).
     pub(super) modern: bool,
     /// Receives are for control messages too.
@@ -106,7 +107,7 @@ impl Ring {
             slots: Slots::new(sockets),
             sends: Sends::new(setup.operations),
             busy: vec![false; setup.send_buffers as usize],
-            starved: Vec::with_capacity(sockets as usize),
+            starved: VecDeque::with_capacity(sockets as usize),
             modern: true,
             control: matches!(setup.receive, ReceiveStyle::RingWithControl { .. }),
             multishot_accept: true,
@@ -156,25 +157,27 @@ impl Ring {
         }
     }
 
-    /// Gives buffers to the kernel, and starts the receives that lacked one.
-    fn publish(&mut self) {
+    /// Gives buffers to the kernel, and starts receives that lacked one, in turn and no more of
+    /// them than there are buffers: the others would fail again. True where some are left, so
+    /// that there is no sleeping on them.
+    fn publish(&mut self) -> bool {
         let core = &mut *self.core;
         let Receiver::Group(group) = &mut self.memory.receiver else {
-            return;
+            return false;
         };
         // SAFETY: an entry points to a buffer in `memory`, which is the kernel's from here on.
         group.publish(|entry| unsafe { core.push(entry) });
-        if self.starved.is_empty() || !group.has_free() {
-            return;
-        }
-        for at in 0..self.starved.len() {
-            let slot = self.starved[at];
+        let free = group.free();
+        for _ in 0..free {
+            let Some(slot) = self.starved.pop_front() else {
+                return false;
+            };
             let entry = self.slots.get(slot);
             if entry.wanted && !entry.running && !entry.closing {
                 self.start_input(slot);
             }
         }
-        self.starved.clear();
+        free > 0 && !self.starved.is_empty()
     }
 
     /// Turns a completion into an event, if it is one.
@@ -338,7 +341,7 @@ impl Backend for Ring {
     }
 
     fn wait(&mut self, wait: WaitFor) -> io::Result<()> {
-        self.publish();
+        let hungry = self.publish();
         let sleep = |timeout_ns, min_wait_us| Enter::Wait {
             timeout_ns,
             batch: self.min_wait_batch,
@@ -346,6 +349,7 @@ impl Backend for Ring {
         };
         let how = match wait {
             WaitFor::Nothing => Enter::Poll,
+            WaitFor::Event { .. } if hungry => Enter::Poll,
             WaitFor::Event { until_ns: u64::MAX } => sleep(None, self.min_wait_us),
             WaitFor::Event { until_ns } => match until_ns.saturating_sub(monotonic_ns()) {
                 0 => Enter::Poll,
