@@ -60,16 +60,16 @@ pub(super) enum Enter {
     },
 }
 
-/// Which set-up flags the kernel took.
+/// A set of set-up flags.
 #[derive(Clone, Copy, Debug)]
-struct Rung {
+pub(super) struct Rung {
     defer: bool,
     no_sqarray: bool,
     cooperative: bool,
 }
 
 /// From richest to poorest; a kernel that does not know a flag answers EINVAL.
-const LADDER: [Rung; 4] = [
+pub(super) const LADDER: [Rung; 4] = [
     Rung {
         defer: true,
         no_sqarray: true,
@@ -161,10 +161,11 @@ pub(super) struct Core {
 }
 
 impl Core {
-    /// Makes a ring with the richest flags that this kernel knows, for use by this thread only.
-    pub(super) fn new(entries: u32, completions: u32) -> Result<Core, RingError> {
+    /// Makes a ring with the first flags of `ladder` that this kernel knows, for use by this
+    /// thread only.
+    pub(super) fn new(ladder: &[Rung], entries: u32, completions: u32) -> Result<Core, RingError> {
         let mut refused = None;
-        for rung in LADDER {
+        for rung in ladder {
             match rung.build(entries, completions) {
                 Ok(ring) => return Ok(Core::hold(ring, rung.names())),
                 Err(error) if error.raw_os_error() == Some(libc::EINVAL) => refused = Some(error),
@@ -400,5 +401,100 @@ impl Drop for Core {
         }
         // SAFETY: `hold` leaked this box, nothing refers to it any more, and this is its one end.
         drop(unsafe { Box::from_raw(self.ring.as_ptr()) });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use io_uring::opcode;
+
+    use super::*;
+
+    fn push_nops(core: &mut Core, tokens: std::ops::Range<u64>) {
+        for token in tokens {
+            // SAFETY: it points to nothing.
+            unsafe { core.push(&opcode::Nop::new().build().user_data(token)) };
+        }
+    }
+
+    #[test]
+    fn an_overflow_is_counted_and_loses_nothing() {
+        let mut core = Core::new(&LADDER, 8, 16).unwrap();
+        push_nops(&mut core, 0..100);
+        assert_eq!(core.in_flight(), 100);
+        let mut taken = Vec::new();
+        while core.in_flight() > 0 {
+            core.enter(Enter::Wait {
+                timeout_ns: None,
+                batch: 1,
+                min_wait_us: None,
+            })
+            .unwrap();
+            taken.extend(std::iter::from_fn(|| core.pop()).map(|entry| entry.user_data()));
+        }
+        taken.sort_unstable();
+        assert_eq!(taken, (0..100).collect::<Vec<u64>>());
+        let (_, completions, overflows) = core.counts();
+        assert_eq!(completions, 100);
+        assert!(overflows > 0);
+    }
+
+    #[test]
+    fn what_was_moved_aside_is_taken_first_and_not_slept_on() {
+        let mut core = Core::new(&LADDER, 8, 16).unwrap();
+        push_nops(&mut core, 0..4);
+        core.enter(Enter::Poll).unwrap();
+        core.stash.extend(&mut *core.cq);
+        core.enter(Enter::Wait {
+            timeout_ns: None,
+            batch: 1,
+            min_wait_us: None,
+        })
+        .unwrap();
+        push_nops(&mut core, 4..6);
+        core.enter(Enter::Poll).unwrap();
+        let taken: Vec<u64> = std::iter::from_fn(|| core.pop())
+            .map(|entry| entry.user_data())
+            .collect();
+        assert_eq!(taken, [0, 1, 2, 3, 4, 5]);
+    }
+
+    #[test]
+    fn taken_completions_do_not_end_the_next_sleep() {
+        let mut core = Core::new(&LADDER, 8, 16).unwrap();
+        push_nops(&mut core, 0..4);
+        core.enter(Enter::Poll).unwrap();
+        assert_eq!(std::iter::from_fn(|| core.pop()).count(), 4);
+        let start = crate::sys::clock::monotonic_ns();
+        let sleep = Enter::Wait {
+            timeout_ns: Some(20_000_000),
+            batch: 1,
+            min_wait_us: None,
+        };
+        core.enter(sleep).unwrap();
+        assert!(crate::sys::clock::monotonic_ns() - start >= 19_000_000);
+    }
+
+    #[test]
+    fn every_rung_of_the_ladder_holds() {
+        for rung in &LADDER {
+            let mut core = Core::new(std::slice::from_ref(rung), 8, 16).unwrap();
+            push_nops(&mut core, 0..1);
+            core.enter(Enter::Wait {
+                timeout_ns: None,
+                batch: 1,
+                min_wait_us: None,
+            })
+            .unwrap();
+            assert_eq!(
+                core.pop().map(|entry| entry.user_data()),
+                Some(0),
+                "{rung:?}"
+            );
+            assert_eq!(
+                core.features().contains(&"defer_taskrun".to_owned()),
+                rung.defer
+            );
+        }
     }
 }

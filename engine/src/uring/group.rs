@@ -98,6 +98,16 @@ impl Group {
         self.offset = 0;
     }
 
+    /// Takes the shared ring away, for the tests of what older kernels do.
+    #[cfg(test)]
+    pub(super) fn one_by_one(&mut self, submitter: &Submitter<'_>) {
+        submitter
+            .unregister_buf_ring(GROUP)
+            .expect("the ring was registered");
+        self.way = Way::OneByOne;
+        self.returned = (0..self.arrivals.len() as u16).collect();
+    }
+
     /// Whether the kernel shares a ring of buffers with us.
     pub(super) fn is_shared(&self) -> bool {
         matches!(self.way, Way::Shared { .. })
@@ -108,9 +118,9 @@ impl Group {
         self.len
     }
 
-    /// Whether the kernel has, or is about to get, a buffer.
-    pub(super) fn has_free(&self) -> bool {
-        self.held < self.arrivals.len()
+    /// Buffers that the worker does not have.
+    pub(super) fn free(&self) -> usize {
+        self.arrivals.len() - self.held
     }
 
     fn start(&self, id: u16) -> *mut u8 {
@@ -135,8 +145,10 @@ impl Group {
             match &mut self.way {
                 Way::Shared { ring, tail } => {
                     let base = ring.as_ptr().cast::<BufRingEntry>();
-                    // SAFETY: the ring has `mask + 1` zeroed entries. The kernel does not read
-                    // this one before the tail passes it, and no other reference to it exists.
+                    // SAFETY: the ring has `mask + 1` zeroed entries. The kernel never writes
+                    // them and does not read this one before the tail passes it (the tail itself
+                    // is in the first entry, but in a field that is not touched here), and no
+                    // other reference to it exists.
                     let entry = unsafe { &mut *base.add(usize::from(*tail & mask)) };
                     entry.set_addr(start as u64);
                     entry.set_len(len);

@@ -108,7 +108,7 @@ impl Ring {
             let wanted = entry.wanted && !entry.closing;
             if starved {
                 self.buffers_exhausted += 1;
-                self.starved.push(slot);
+                self.starved.push_back(slot);
             } else if wanted {
                 self.start_input(slot);
             }

@@ -6,7 +6,7 @@ use std::os::fd::OwnedFd;
 use io_uring::{Parameters, Probe, Submitter, cqueue, opcode};
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, socketpair};
 
-use super::core::Core;
+use super::core::{Core, LADDER};
 use super::error::RingError;
 use super::ring::Ring;
 use super::token::{Op, Token};
@@ -21,7 +21,7 @@ const PATIENCE_NS: u64 = 1_000_000_000;
 /// # Errors
 /// The reason why it cannot, with the remedy.
 pub fn available() -> Result<(), RingError> {
-    let core = Core::new(8, 16)?;
+    let core = Core::new(&LADDER, 8, 16)?;
     check(core.params(), core.submitter())
 }
 

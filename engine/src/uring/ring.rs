@@ -4,6 +4,7 @@
     reason = "lends out memory that the kernel uses at other times"
 )]
 
+use std::collections::VecDeque;
 use std::io;
 use std::mem::ManuallyDrop;
 use std::net::SocketAddr;
@@ -13,7 +14,7 @@ use io_uring::cqueue;
 use io_uring::types::Timespec;
 use nix::sys::socket::{SockType, getsockopt, sockopt};
 
-use super::core::{Core, Enter};
+use super::core::{Core, Enter, LADDER, Rung};
 use super::error::RingError;
 use super::group::Group;
 use super::memory::{Memory, Receiver};
@@ -43,6 +44,8 @@ const LETTING_GO_NS: u64 = 1_000_000_000;
 ///   or accepted later are not, since that costs more than a short life gains.
 /// * Between [`Backend::close`] and its event only sends, and receives that carry bytes, are
 ///   reported, so that the counts of bytes are complete.
+/// * Several sends in flight on one stream may mix once its socket buffer is full: the bytes of
+///   one are then not in one piece. Where their order matters, keep one in flight.
 /// * A connection for which there is no slot is dropped and reported as ENFILE, on the listener's
 ///   slot.
 pub struct Ring {
@@ -54,7 +57,7 @@ pub struct Ring {
     /// Of each private buffer.
     pub(super) busy: Vec<bool>,
     /// Sockets whose receive found no buffer.
-    pub(super) starved: Vec<Slot>,
+    pub(super) starved: VecDeque<Slot>,
     /// The kernel knows multishot receives (with buffers), or POLL_FIRST (without).
     pub(super) modern: bool,
     /// Receives are for control messages too.
@@ -74,6 +77,11 @@ impl Ring {
     /// Where io_uring is refused, too old, or there is not enough memory; the text names the
     /// likely cause and the remedy.
     pub fn new(setup: &Setup) -> Result<Ring, RingError> {
+        Ring::with_flags(&LADDER, setup)
+    }
+
+    /// Makes a ring with the first set-up flags of `ladder` that the kernel takes.
+    pub(super) fn with_flags(ladder: &[Rung], setup: &Setup) -> Result<Ring, RingError> {
         let sockets = setup.sockets.max(1);
         let buffers = match setup.receive {
             ReceiveStyle::Ring { count, .. } | ReceiveStyle::RingWithControl { count, .. } => {
@@ -88,7 +96,7 @@ impl Ring {
             .iter()
             .fold(setup.operations, |sum, more| sum.saturating_add(*more));
         let completions = completions.clamp(4 * entries, 1 << 16);
-        let core = Core::new(entries, completions)?;
+        let core = Core::new(ladder, entries, completions)?;
         probe::check(core.params(), core.submitter())?;
         let memory = Memory::new(core.submitter(), setup)?;
         let min_wait_us = setup
@@ -100,7 +108,7 @@ impl Ring {
             slots: Slots::new(sockets),
             sends: Sends::new(setup.operations),
             busy: vec![false; setup.send_buffers as usize],
-            starved: Vec::with_capacity(sockets as usize),
+            starved: VecDeque::with_capacity(sockets as usize),
             modern: true,
             control: matches!(setup.receive, ReceiveStyle::RingWithControl { .. }),
             multishot_accept: true,
@@ -150,25 +158,27 @@ impl Ring {
         }
     }
 
-    /// Gives buffers to the kernel, and starts the receives that lacked one.
-    fn publish(&mut self) {
+    /// Gives buffers to the kernel, and starts receives that lacked one, in turn and no more of
+    /// them than there are buffers: the others would fail again. True where some are left, so
+    /// that there is no sleeping on them.
+    fn publish(&mut self) -> bool {
         let core = &mut *self.core;
         let Receiver::Group(group) = &mut self.memory.receiver else {
-            return;
+            return false;
         };
         // SAFETY: an entry points to a buffer in `memory`, which is the kernel's from here on.
         group.publish(|entry| unsafe { core.push(entry) });
-        if self.starved.is_empty() || !group.has_free() {
-            return;
-        }
-        for at in 0..self.starved.len() {
-            let slot = self.starved[at];
+        let free = group.free();
+        for _ in 0..free {
+            let Some(slot) = self.starved.pop_front() else {
+                return false;
+            };
             let entry = self.slots.get(slot);
             if entry.wanted && !entry.running && !entry.closing {
                 self.start_input(slot);
             }
         }
-        self.starved.clear();
+        free > 0 && !self.starved.is_empty()
     }
 
     /// Turns a completion into an event, if it is one.
@@ -348,7 +358,7 @@ impl Backend for Ring {
     }
 
     fn wait(&mut self, wait: WaitFor) -> io::Result<()> {
-        self.publish();
+        let hungry = self.publish();
         let sleep = |timeout_ns, min_wait_us| Enter::Wait {
             timeout_ns,
             batch: self.min_wait_batch,
@@ -356,6 +366,7 @@ impl Backend for Ring {
         };
         let how = match wait {
             WaitFor::Nothing => Enter::Poll,
+            WaitFor::Event { .. } if hungry => Enter::Poll,
             WaitFor::Event { until_ns: u64::MAX } => sleep(None, self.min_wait_us),
             WaitFor::Event { until_ns } => match until_ns.saturating_sub(monotonic_ns()) {
                 0 => Enter::Poll,

@@ -377,8 +377,14 @@ fn a_minimum_wait_gathers_completions() {
     })
     .unwrap();
     let gathered = std::iter::from_fn(|| ring.next()).count();
-    let _theirs = sender.join().unwrap();
+    let theirs = sender.join().unwrap();
     assert_eq!(gathered, 4);
+    // One alone is not kept for longer than the minimum wait.
+    theirs.send(b"x").unwrap();
+    let start = monotonic_ns();
+    ring.wait(WaitFor::Event { until_ns: u64::MAX }).unwrap();
+    assert!(monotonic_ns() - start < 2_000_000_000);
+    assert_eq!(std::iter::from_fn(|| ring.next()).count(), 1);
     // A time-out below the minimum wait is kept all the same.
     let start = monotonic_ns();
     ring.wait(WaitFor::Event {

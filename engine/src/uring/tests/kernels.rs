@@ -3,6 +3,9 @@
 use std::io::Write;
 
 use super::*;
+use crate::backend::SendFrom;
+use crate::uring::core::LADDER;
+use crate::uring::memory::Receiver;
 
 #[test]
 fn this_kernel_is_found_out() {
@@ -83,4 +86,59 @@ fn single_messages_bring_their_control_data() {
         assert_eq!(control.truncated, truncated, "{len}");
         ring.recycle(&event);
     }
+}
+
+#[test]
+fn every_set_of_flags_moves_bytes() {
+    for rung in &LADDER {
+        let mut ring = Ring::with_flags(std::slice::from_ref(rung), &setup(BUFFERS)).unwrap();
+        let (one, two) = unix_pair();
+        let (one, two) = (ring.add(one).unwrap(), ring.add(two.into()).unwrap());
+        ring.arm().unwrap();
+        ring.receive(two);
+        for token in 0..20 {
+            ring.send(
+                one,
+                token,
+                SendFrom::Payload {
+                    offset: 0,
+                    len: 100,
+                },
+            );
+            let received = event_of(&mut ring, Kind::Receive, two);
+            assert_eq!(received.result, 100, "{rung:?}");
+            ring.recycle(&received);
+        }
+        ring.close(one);
+        assert_eq!(
+            event_of(&mut ring, Kind::Receive, two).result,
+            0,
+            "{rung:?}"
+        );
+    }
+}
+
+#[test]
+fn buffers_given_one_by_one_do_the_same() {
+    let (ours, mut theirs) = tcp_pair();
+    let mut ring = ring(BUFFERS);
+    ring.modern = false;
+    let ring_core = &ring.core;
+    let Receiver::Group(group) = &mut ring.memory.receiver else {
+        panic!("buffers were asked for")
+    };
+    group.one_by_one(ring_core.submitter());
+    let slot = ring.add(ours).unwrap();
+    ring.receive(slot);
+    let sent: Vec<u8> = (0..200_000u32).map(|at| (at % 249) as u8).collect();
+    let expected = sent.clone();
+    let writer = std::thread::spawn(move || theirs.write_all(&sent));
+    let mut received = Vec::new();
+    while received.len() < expected.len() {
+        let event = event_of(&mut ring, Kind::Receive, slot);
+        received.extend_from_slice(ring.data(&event));
+        ring.recycle(&event);
+    }
+    writer.join().unwrap().unwrap();
+    assert!(received == expected);
 }

@@ -139,6 +139,47 @@ fn waiting_without_buffers_does_not_spin() {
 }
 
 #[test]
+fn few_buffers_go_round_among_many_sockets() {
+    const FLOWS: usize = 200;
+    let setup = Setup {
+        sockets: 2 * FLOWS as u32,
+        operations: 1000,
+        ..setup(SCRATCH)
+    };
+    let receive = ReceiveStyle::Ring { count: 2, len: 64 };
+    let mut ring = Ring::new(&Setup { receive, ..setup }).unwrap();
+    let mut left = std::collections::BTreeMap::new();
+    for _ in 0..FLOWS {
+        let (one, two) = unix_pair();
+        let (one, two) = (ring.add(one).unwrap(), ring.add(two.into()).unwrap());
+        ring.receive(two);
+        for token in 0..5 {
+            ring.send(
+                one,
+                token,
+                SendFrom::Payload {
+                    offset: 0,
+                    len: 100,
+                },
+            );
+        }
+        left.insert(two, 500);
+    }
+    while !left.is_empty() {
+        let event = event(&mut ring);
+        ring.recycle(&event);
+        if event.kind == Kind::Receive {
+            let bytes = left.get_mut(&event.slot).expect("no more than was sent");
+            *bytes -= event.result;
+            if *bytes == 0 {
+                left.remove(&event.slot);
+            }
+        }
+    }
+    assert!(ring.stats().buffers_exhausted > 0);
+}
+
+#[test]
 #[should_panic(expected = "given back already")]
 fn a_buffer_is_given_back_once() {
     let (ours, mut theirs) = tcp_pair();

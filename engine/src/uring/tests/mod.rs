@@ -3,6 +3,7 @@
 mod flows;
 mod kernels;
 mod lifetimes;
+mod refusal;
 
 use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::os::fd::OwnedFd;
