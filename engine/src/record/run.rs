@@ -34,6 +34,7 @@ pub struct Tool {
 
 /// A value of each side.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, PartialEq, Debug)]
+#[schemars(rename = "SidesOf{T}")]
 pub struct Sides<T> {
     /// The client's.
     pub client: Option<T>,

@@ -195,12 +195,13 @@ mod tests {
             text(stream, Some(&progress(-1, 5, 0)), None),
             text(stream, None, None),
         ];
-        insta::assert_snapshot!(lines.join("\n"), @r#"
+        insta::assert_snapshot!(lines.join("\n").replace(" | ", "\n | "), @r#"
         [  3.0s] tcp stream 128K x1: 21.3 Gbit/s received, 21.4 Gbit/s sent
         [  3.0s] tcp stream 128K x1: 21.4 Gbit/s sent
         [  3.0s] tcp rr 1/1 x1: 45210 transactions/s
         [  3.0s] tcp rr 1/1 x1: no news of the asking side
-        [  3.0s] tcp bidir 16K x8: 21.3 Gbit/s received, 21.4 Gbit/s sent | 8.00 bit/s received, 8.00 bit/s sent
+        [  3.0s] tcp bidir 16K x8: 21.3 Gbit/s received, 21.4 Gbit/s sent
+         | 8.00 bit/s received, 8.00 bit/s sent
         [warm-up] tcp stream 128K x1: 40.0 bit/s sent
         "#);
     }

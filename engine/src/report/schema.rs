@@ -108,9 +108,15 @@ fn kind(schema: &Value) -> String {
     }
     let format = schema.get("format").and_then(Value::as_str);
     let named = |name: &str| match (name, format) {
-        ("array", _) => match schema.get("items") {
-            Some(items) => format!("array of {}", kind(items)),
-            None => "array".to_string(),
+        ("array", _) => match (schema.get("items"), schema.get("prefixItems")) {
+            (Some(items), _) => format!("array of {}", kind(items)),
+            (None, Some(Value::Array(items))) => {
+                format!(
+                    "array: {}",
+                    items.iter().map(kind).collect::<Vec<_>>().join(", ")
+                )
+            }
+            (None, _) => "array".to_string(),
         },
         ("integer" | "number", Some(format)) => format.to_string(),
         (other, _) => other.to_string(),

@@ -74,16 +74,25 @@ mod tests {
     use super::*;
     use crate::record::canned;
 
+    /// So narrow that a snapshot's lines stay within this file's.
+    const NARROW: Style = Style {
+        width: 90,
+        samples: false,
+    };
+
     #[test]
     fn a_tour() {
-        insta::assert_snapshot!(render(&canned::tour(), Style::default()), @r#"
+        insta::assert_snapshot!(render(&canned::tour(), NARROW), @r#"
         ringperf  0.1.0, 2026-11-30T12:00:00.000Z, run 5f0c1a52-9a55-4d33-8f0c-0d6f1c1f6b11
-        client    alpha: Linux 6.18.2 x86_64, 64 CPUs EPYC 9354, eth0 mlx5_core MTU 9000 100000 Mbit/s
-        server    beta: Linux 6.18.2 x86_64, 64 CPUs EPYC 9354, eth0 mlx5_core MTU 9000 100000 Mbit/s
+        client    alpha: Linux 6.18.2 x86_64, 64 CPUs EPYC 9354, eth0 mlx5_core MTU 9000 100000
+                  Mbit/s
+        server    beta: Linux 6.18.2 x86_64, 64 CPUs EPYC 9354, eth0 mlx5_core MTU 9000 100000
+                  Mbit/s
         engine    io_uring (single-issuer, defer-taskrun)
-        chosen    4 sends in flight, receive low-water mark 64K, minimum wait 50 us, 64 receive buffers of
-                  64K [tcp stream 128K x1; udp stream 1472 x1]
-        chosen    receive low-water mark 64K, minimum wait 50 us, 64 receive buffers of 64K [tcp rr 1/1 x1]
+        chosen    4 sends in flight, receive low-water mark 64K, minimum wait 50 us, 64 receive
+                  buffers of 64K [tcp stream 128K x1; udp stream 1472 x1]
+        chosen    receive low-water mark 64K, minimum wait 50 us, 64 receive buffers of 64K [tcp
+                  rr 1/1 x1]
         tcp       congestion control cubic
         wait      sleep
         cpu       sampled by the tick
@@ -100,30 +109,37 @@ mod tests {
         tcp stream 128K x1     1.10    0.250    0.900    0.400
         udp stream 1472 x1     1.10    0.250    0.900    0.400
 
-        case           transac-   p50   p90   p99  p99.9   max  retrans-  CPU s/s  softirq  CPU s/s  softirq
-                        tions/s    us    us    us     us    us      mits   client   client   server   server
-        ----------------------------------------------------------------------------------------------------
-        tcp rr 1/1 x1     45210  21.3  42.6  85.2    213  2130         0     1.10    0.250    0.900    0.400
+        case           transac-   p50   p90   p99  p99.9   max  retrans-
+                        tions/s    us    us    us     us    us      mits
+        ----------------------------------------------------------------
+        tcp rr 1/1 x1     45210  21.3  42.6  85.2    213  2130         0
+
+        case           CPU s/s  softirq  CPU s/s  softirq
+                        client   client   server   server
+        -------------------------------------------------
+        tcp rr 1/1 x1     1.10    0.250    0.900    0.400
         "#);
     }
 
     #[test]
     fn several_groups_samples_and_flows() {
-        insta::assert_snapshot!(render(&canned::busy(), Style::default()), @r#"
+        insta::assert_snapshot!(render(&canned::busy(), NARROW), @r#"
         ringperf  0.1.0, 2026-11-30T12:00:00.000Z, run 5f0c1a52-9a55-4d33-8f0c-0d6f1c1f6b11
         title     before the upgrade
-        client    alpha: Linux 6.18.2 x86_64, 64 CPUs EPYC 9354, eth0 mlx5_core MTU 9000 100000 Mbit/s
-        server    beta: Linux 6.18.2 x86_64, 64 CPUs EPYC 9354, eth0 mlx5_core MTU 9000 100000 Mbit/s
+        client    alpha: Linux 6.18.2 x86_64, 64 CPUs EPYC 9354, eth0 mlx5_core MTU 9000 100000
+                  Mbit/s
+        server    beta: Linux 6.18.2 x86_64, 64 CPUs EPYC 9354, eth0 mlx5_core MTU 9000 100000
+                  Mbit/s
         engine    io_uring (single-issuer, defer-taskrun)
-        chosen    4 sends in flight, receive low-water mark 64K, minimum wait 50 us, 64 receive buffers of
-                  64K [tcp bidir 16K x8]
-        chosen    receive low-water mark 64K, minimum wait 50 us, 64 receive buffers of 64K [udp rr 64/1K
-                  x1; tcp rr 1/1 x1 rate 50000]
+        chosen    4 sends in flight, receive low-water mark 64K, minimum wait 50 us, 64 receive
+                  buffers of 64K [tcp bidir 16K x8]
+        chosen    receive low-water mark 64K, minimum wait 50 us, 64 receive buffers of 64K [udp
+                  rr 64/1K x1; tcp rr 1/1 x1 rate 50000]
         tcp       congestion control cubic
         wait      sleep
         cpu       sampled by the tick
-        note      the path translates addresses: the client is 10.0.0.9:4001 to itself and 192.0.2.1:61001
-                  to the server
+        note      the path translates addresses: the client is 10.0.0.9:4001 to itself and
+                  192.0.2.1:61001 to the server
         samples   median, with the least and the most below it
         note      INCOMPLETE: not every sample ran to its planned end
 
@@ -139,88 +155,112 @@ mod tests {
         tcp bidir 16K x8, to server     1.10    0.250    0.900    0.400   0.912    0.500     2.00
         tcp bidir 16K x8, to client     1.10    0.250    0.900    0.400       -        -        -
 
-        case                                   transac-         p50         p90         p99        p99.9
-                                                tions/s          us          us          us           us
-        ------------------------------------------------------------------------------------------------
-        udp rr 64/1K x1                            9.00         200         400        lost         lost
-        tcp rr 1/1 x1 rate 50000 (1 of 3          40000        21.3        42.6        85.2          213
-        incomplete)                        40000..45210  21.3..24.0  42.6..48.0  85.2..96.0  213..>= 240
+        case                                transac-         p50         p90         p99
+                                             tions/s          us          us          us
+        --------------------------------------------------------------------------------
+        udp rr 64/1K x1                         9.00         200         400        lost
+        tcp rr 1/1 x1 rate 50000 (1 of         40000        21.3        42.6        85.2
+        3 incomplete)                   40000..45210  21.3..24.0  42.6..48.0  85.2..96.0
 
-        case                                         max  failed  retrans-
-                                                      us              mits
+        case                                  p99.9            max  failed  retrans-
+                                                 us             us              mits
+        ----------------------------------------------------------------------------
+        udp rr 64/1K x1                        lost           lost      10         -
+        tcp rr 1/1 x1 rate 50000 (1 of          213           2130       -         0
+        3 incomplete)                   213..>= 240  2130..>= 2400
+
+        case                            CPU s/s  softirq  CPU s/s  softirq
+                                         client   client   server   server
         ------------------------------------------------------------------
-        udp rr 64/1K x1                             lost      10         -
-        tcp rr 1/1 x1 rate 50000 (1 of 3            2130       -         0
-        incomplete)                        2130..>= 2400
-
-        case                               CPU s/s  softirq  CPU s/s  softirq
-                                            client   client   server   server
-        ---------------------------------------------------------------------
-        udp rr 64/1K x1                       1.10    0.250    0.900    0.400
-        tcp rr 1/1 x1 rate 50000 (1 of 3      1.10    0.250    0.900    0.400
-        incomplete)
+        udp rr 64/1K x1                    1.10    0.250    0.900    0.400
+        tcp rr 1/1 x1 rate 50000 (1 of     1.10    0.250    0.900    0.400
+        3 incomplete)
 
         findings
-        warning   achieved-below-offered: sample 1: fewer transactions than the schedule asked for (and 2
-                  more like it) [tcp rr 1/1 x1 rate 50000]
+        warning   achieved-below-offered: sample 1: fewer transactions than the schedule asked for
+                  (and 2 more like it) [tcp rr 1/1 x1 rate 50000]
 
         errors
-        error     server-lost: the server at 10.0.0.2:5301 closed the connection (exit 4) [tcp rr 1/1 x1
-                  rate 50000]
+        error     server-lost: the server at 10.0.0.2:5301 closed the connection (exit 4) [tcp rr
+                  1/1 x1 rate 50000]
         "#);
     }
 
     #[test]
     fn each_sample_where_asked() {
         let style = Style {
-            width: 140,
             samples: true,
+            ..NARROW
         };
         insta::assert_snapshot!(render(&canned::busy(), style), @r#"
         ringperf  0.1.0, 2026-11-30T12:00:00.000Z, run 5f0c1a52-9a55-4d33-8f0c-0d6f1c1f6b11
         title     before the upgrade
-        client    alpha: Linux 6.18.2 x86_64, 64 CPUs EPYC 9354, eth0 mlx5_core MTU 9000 100000 Mbit/s
-        server    beta: Linux 6.18.2 x86_64, 64 CPUs EPYC 9354, eth0 mlx5_core MTU 9000 100000 Mbit/s
+        client    alpha: Linux 6.18.2 x86_64, 64 CPUs EPYC 9354, eth0 mlx5_core MTU 9000 100000
+                  Mbit/s
+        server    beta: Linux 6.18.2 x86_64, 64 CPUs EPYC 9354, eth0 mlx5_core MTU 9000 100000
+                  Mbit/s
         engine    io_uring (single-issuer, defer-taskrun)
-        chosen    4 sends in flight, receive low-water mark 64K, minimum wait 50 us, 64 receive buffers of 64K [tcp bidir 16K x8]
-        chosen    receive low-water mark 64K, minimum wait 50 us, 64 receive buffers of 64K [udp rr 64/1K x1; tcp rr 1/1 x1 rate 50000]
+        chosen    4 sends in flight, receive low-water mark 64K, minimum wait 50 us, 64 receive
+                  buffers of 64K [tcp bidir 16K x8]
+        chosen    receive low-water mark 64K, minimum wait 50 us, 64 receive buffers of 64K [udp
+                  rr 64/1K x1; tcp rr 1/1 x1 rate 50000]
         tcp       congestion control cubic
         wait      sleep
         cpu       sampled by the tick
-        note      the path translates addresses: the client is 10.0.0.9:4001 to itself and 192.0.2.1:61001 to the server
+        note      the path translates addresses: the client is 10.0.0.9:4001 to itself and
+                  192.0.2.1:61001 to the server
         samples   median, with the least and the most below it
         note      INCOMPLETE: not every sample ran to its planned end
 
-        case                           Gbit/s  Gbit/s  messages/s  retrans-  CPU s/s  softirq  CPU s/s  softirq  Jain's  slowest  fastest
-                                     received    sent        sent      mits   client   client   server   server   index   Gbit/s   Gbit/s
-        ---------------------------------------------------------------------------------------------------------------------------------
-        tcp bidir 16K x8, to server      10.0    10.0     1250050        17     1.10    0.250    0.900    0.400   0.912    0.500     2.00
-        tcp bidir 16K x8, to client      8.80    8.80     1100050         0     1.10    0.250    0.900    0.400       -        -        -
+        case                           Gbit/s  Gbit/s  messages/s  retrans-
+                                     received    sent        sent      mits
+        -------------------------------------------------------------------
+        tcp bidir 16K x8, to server      10.0    10.0     1250050        17
+        tcp bidir 16K x8, to client      8.80    8.80     1100050         0
 
-        case                                              transac-         p50         p90         p99        p99.9            max  failed  retrans-
-                                                           tions/s          us          us          us           us             us              mits
-        --------------------------------------------------------------------------------------------------------------------------------------------
-        udp rr 64/1K x1                                       9.00         200         400        lost         lost           lost      10         -
-        tcp rr 1/1 x1 rate 50000 (1 of 3 incomplete)         40000        21.3        42.6        85.2          213           2130       -         0
-                                                      40000..45210  21.3..24.0  42.6..48.0  85.2..96.0  213..>= 240  2130..>= 2400
-        - sample 1                                           40000        24.0        48.0        96.0       >= 240        >= 2400       -         0
-        - sample 2                                           45210        21.3        42.6        85.2          213           2130       -         0
-        - sample 3 (incomplete)                              0.100        9.00        18.0        36.0         90.0            900       -         0
+        case                         CPU s/s  softirq  CPU s/s  softirq  Jain's  slowest  fastest
+                                      client   client   server   server   index   Gbit/s   Gbit/s
+        -----------------------------------------------------------------------------------------
+        tcp bidir 16K x8, to server     1.10    0.250    0.900    0.400   0.912    0.500     2.00
+        tcp bidir 16K x8, to client     1.10    0.250    0.900    0.400       -        -        -
 
-        case                                          CPU s/s  softirq  CPU s/s  softirq
-                                                       client   client   server   server
+        case                                transac-         p50         p90         p99
+                                             tions/s          us          us          us
         --------------------------------------------------------------------------------
-        udp rr 64/1K x1                                  1.10    0.250    0.900    0.400
-        tcp rr 1/1 x1 rate 50000 (1 of 3 incomplete)     1.10    0.250    0.900    0.400
-        - sample 1                                       1.10    0.250    0.900    0.400
-        - sample 2                                       1.10    0.250    0.900    0.400
-        - sample 3 (incomplete)                          1.10    0.250    0.900    0.400
+        udp rr 64/1K x1                         9.00         200         400        lost
+        tcp rr 1/1 x1 rate 50000 (1 of         40000        21.3        42.6        85.2
+        3 incomplete)                   40000..45210  21.3..24.0  42.6..48.0  85.2..96.0
+        - sample 1                             40000        24.0        48.0        96.0
+        - sample 2                             45210        21.3        42.6        85.2
+        - sample 3 (incomplete)                0.100        9.00        18.0        36.0
+
+        case                                  p99.9            max  failed  retrans-
+                                                 us             us              mits
+        ----------------------------------------------------------------------------
+        udp rr 64/1K x1                        lost           lost      10         -
+        tcp rr 1/1 x1 rate 50000 (1 of          213           2130       -         0
+        3 incomplete)                   213..>= 240  2130..>= 2400
+        - sample 1                           >= 240        >= 2400       -         0
+        - sample 2                              213           2130       -         0
+        - sample 3 (incomplete)                90.0            900       -         0
+
+        case                            CPU s/s  softirq  CPU s/s  softirq
+                                         client   client   server   server
+        ------------------------------------------------------------------
+        udp rr 64/1K x1                    1.10    0.250    0.900    0.400
+        tcp rr 1/1 x1 rate 50000 (1 of     1.10    0.250    0.900    0.400
+        3 incomplete)
+        - sample 1                         1.10    0.250    0.900    0.400
+        - sample 2                         1.10    0.250    0.900    0.400
+        - sample 3 (incomplete)            1.10    0.250    0.900    0.400
 
         findings
-        warning   achieved-below-offered: sample 1: fewer transactions than the schedule asked for (and 2 more like it) [tcp rr 1/1 x1 rate 50000]
+        warning   achieved-below-offered: sample 1: fewer transactions than the schedule asked for
+                  (and 2 more like it) [tcp rr 1/1 x1 rate 50000]
 
         errors
-        error     server-lost: the server at 10.0.0.2:5301 closed the connection (exit 4) [tcp rr 1/1 x1 rate 50000]
+        error     server-lost: the server at 10.0.0.2:5301 closed the connection (exit 4) [tcp rr
+                  1/1 x1 rate 50000]
         "#);
     }
 
@@ -229,7 +269,7 @@ mod tests {
         let mut run = canned::runs().pop().unwrap();
         run.started = "2026-11-30T12:00:00.000Z".to_string();
         run.uuid = "5f0c1a52-9a55-4d33-8f0c-0d6f1c1f6b11".to_string();
-        insta::assert_snapshot!(render(&run, Style::default()), @r#"
+        insta::assert_snapshot!(render(&run, NARROW), @r#"
         ringperf  0.1.0, 2026-11-30T12:00:00.000Z, run 5f0c1a52-9a55-4d33-8f0c-0d6f1c1f6b11
 
         errors

@@ -64,14 +64,12 @@ pub(super) fn count(text: &str) -> Option<u64> {
 
 /// Adds histograms without loss; none where there is none.
 pub(super) fn merge<'a>(texts: impl Iterator<Item = &'a str>) -> Option<String> {
-    let sum = texts.filter_map(decode).reduce(|mut sum, next| {
-        // Both have the same bounds, or the sum resizes: the merge has no way to fail.
-        if !sum.is_auto_resize() {
-            sum.auto(true);
-        }
-        sum += next;
-        sum
-    })?;
+    let mut texts = texts.filter_map(decode);
+    let mut sum = texts.next()?;
+    sum.auto(true);
+    for next in texts {
+        sum.add(next).ok()?;
+    }
     let mut bytes = Vec::new();
     V2Serializer::new().serialize(&sum, &mut bytes).ok()?;
     Some(STANDARD.encode(bytes))
