@@ -81,17 +81,14 @@ mod tests {
 
     fn join(pieces: &[Message]) -> Result<Option<SideReport>, WireError> {
         let mut assembly = Assembly::default();
-        let mut result = Ok(None);
+        let mut result = None;
         for message in pieces {
             let Message::Results { piece, last, text } = message else {
                 panic!("{message:?}")
             };
-            result = assembly.push(*piece, *last, text);
-            if result.is_err() {
-                return result;
-            }
+            result = assembly.push(*piece, *last, text)?;
         }
-        result
+        Ok(result)
     }
 
     proptest! {

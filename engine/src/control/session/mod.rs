@@ -9,6 +9,8 @@ pub mod terms;
 
 #[cfg(test)]
 mod property;
+#[cfg(test)]
+mod rules;
 
 pub use client::{ClientAction, ClientInput, ClientSession};
 pub use server::{ServerAction, ServerInput, ServerSession};

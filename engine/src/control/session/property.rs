@@ -74,7 +74,7 @@ enum Step {
     Wait(u64),
     Lost,
     Interrupt,
-    Begin(Case),
+    Begin(Box<Case>),
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -87,7 +87,7 @@ fn step() -> impl Strategy<Value = Step> {
         4 => (0u64..3 * SECOND).prop_map(Step::Wait),
         1 => Just(Step::Lost),
         1 => Just(Step::Interrupt),
-        4 => case().prop_map(Step::Begin),
+        4 => case().prop_map(|case| Step::Begin(Box::new(case))),
     ]
 }
 
@@ -214,7 +214,7 @@ impl Client {
                 self.feed(ClientInput::Begin(Box::new(Offer {
                     case_index: 0,
                     sample: 1,
-                    case,
+                    case: *case,
                     cpus: vec![],
                     avoid_cpus: vec![],
                     cookie: 0,
