@@ -21,8 +21,8 @@ pub fn code(source: &str) -> String {
     String::from_utf8(out).expect("blanking whole literals leaves UTF-8")
 }
 
-/// Whether each line begins inside a raw string: text that is quoted as it is, such as the expected
-/// output of a test, and cannot be broken.
+/// Whether each line begins inside a raw string: text that is quoted as it is, such as the
+/// expected output of a test, and cannot be broken.
 pub fn in_raw_string(source: &str) -> Vec<bool> {
     let bytes = source.as_bytes();
     let mut lines = vec![false; source.lines().count()];
