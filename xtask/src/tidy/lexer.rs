@@ -21,6 +21,23 @@ pub fn code(source: &str) -> String {
     String::from_utf8(out).expect("blanking whole literals leaves UTF-8")
 }
 
+/// Whether each line begins inside a raw string: text that is quoted as it is, such as the
+/// expected output of a test, and cannot be broken.
+pub fn in_raw_string(source: &str) -> Vec<bool> {
+    let bytes = source.as_bytes();
+    let mut lines = vec![false; source.lines().count()];
+    let mut at = 0;
+    while at < bytes.len() {
+        let end = literal_end(bytes, at).unwrap_or(at + 1);
+        if matches!(bytes[at..], [b'r', ..] | [b'b' | b'c', b'r', ..]) && end > at + 1 {
+            let (first, last) = (line_of(source, at), line_of(source, end));
+            lines[first..last].fill(true);
+        }
+        at = end;
+    }
+    lines
+}
+
 fn blank(out: &mut [u8], range: Range<usize>) {
     for byte in &mut out[range] {
         if *byte != b'\n' {
@@ -202,6 +219,13 @@ mod tests {
             assert_eq!(code(source), expected.replace('_', " "), "{source}");
             assert_eq!(code(source).len(), source.len());
         }
+    }
+
+    #[test]
+    fn raw_strings_are_found_by_line() {
+        let source = "f(r#\"a\nb\nc\"#);\n\"d\ne\";\nr(1);\nr\"x\";\ny\n";
+        let expected = [false, true, true, false, false, false, false, false];
+        assert_eq!(in_raw_string(source), expected);
     }
 
     #[test]

@@ -257,6 +257,8 @@ fn a_long_line_fails() {
     assert_eq!(check(&with("engine/src/low/deep.rs", &line(99))), []);
     let tree = with("engine/src/low/deep.rs", &line(100));
     assert_eq!(problems(&tree, "engine/src/low/deep.rs"), [("columns", 2)]);
+    let quoted = format!("//! D.\nconst A: &str = r\"\n{}\n\";\n", "x".repeat(120));
+    assert_eq!(check(&with("engine/src/low/deep.rs", &quoted)), []);
     let row = format!("# R\n| {} |\n", "x".repeat(120));
     assert_eq!(check(&with("README.md", &row)), []);
     let text = format!("# R\n{}\n", "x".repeat(120));
