@@ -32,8 +32,11 @@ pub fn execute(invocation: RunInvocation) -> u8 {
     let (handle, stop) = stop::channel();
     let interrupts = Interrupts::watch(handle);
     let plan = &invocation.plan;
-    let mut run =
-        Run::new(invocation.command.clone(), plan.title.clone(), SystemTime::now());
+    let mut run = Run::new(
+        invocation.command.clone(),
+        plan.title.clone(),
+        SystemTime::now(),
+    );
     if let Err(refusal) = conduct(&invocation, &mut run, stop) {
         run.error = Some(error(&refusal));
     }
@@ -50,7 +53,9 @@ pub fn execute(invocation: RunInvocation) -> u8 {
         log::error!("{}", error.text);
     }
     let written = output::write(&run, &invocation);
-    interrupts.exit_code().unwrap_or_else(|| output::exit_code(&run, written))
+    interrupts
+        .exit_code()
+        .unwrap_or_else(|| output::exit_code(&run, written))
 }
 
 fn error(refusal: &Refusal) -> ErrorReport {
@@ -72,10 +77,19 @@ fn conduct(invocation: &RunInvocation, run: &mut Run, stop: Stop) -> Result<(), 
         false => None,
     };
     let factory = Factory::new(client_cpus, local, findings);
-    let session = Session { invocation, server_cpus, factory, stop };
+    let session = Session {
+        invocation,
+        server_cpus,
+        factory,
+        stop,
+    };
     let address = server.as_ref().map(|s| s.address);
     block_on(Choice::Auto, |_| session.drive(run, address)).map_err(|error| {
-        Refusal::new(5, "runtime", format!("the control plane cannot start: {error}"))
+        Refusal::new(
+            5,
+            "runtime",
+            format!("the control plane cannot start: {error}"),
+        )
     })?
 }
 
@@ -86,7 +100,11 @@ fn cpus(
 ) -> Result<(Vec<u32>, Vec<u32>, Vec<Finding>), Refusal> {
     let plan = &invocation.plan;
     if !local {
-        return Ok((plan.client_cpus.clone(), plan.server_cpus.clone(), Vec::new()));
+        return Ok((
+            plan.client_cpus.clone(),
+            plan.server_cpus.clone(),
+            Vec::new(),
+        ));
     }
     let cpus = Cpus::read(Path::new("/"));
     let apart = placement::apart(&cpus, &plan.client_cpus, &plan.server_cpus)
@@ -152,7 +170,10 @@ impl Session<'_> {
                 wait_for_server: self.invocation.wait_for_server_ns.map(Duration::from_nanos),
                 peer_timeout_ns: plan.peer_timeout_ns,
                 bind: plan.cases.first().and_then(|case| case.options.bind),
-                device: plan.cases.first().and_then(|case| case.options.device.clone()),
+                device: plan
+                    .cases
+                    .first()
+                    .and_then(|case| case.options.device.clone()),
                 version: VERSION.to_string(),
                 run: run.uuid.clone(),
                 boot: boot_id(),
@@ -165,16 +186,14 @@ impl Session<'_> {
     }
 
     /// Runs a case's samples; false where anything ended early.
-    async fn case(
-        &mut self,
-        client: &mut Client,
-        run: &mut Run,
-        index: u32,
-        case: &Case,
-    ) -> bool {
+    async fn case(&mut self, client: &mut Client, run: &mut Run, index: u32, case: &Case) -> bool {
         let mut case = case.clone();
         resolve_size(client, &mut case).await;
-        run.cases.push(CaseResult { case: case.clone(), samples: Vec::new(), error: None });
+        run.cases.push(CaseResult {
+            case: case.clone(),
+            samples: Vec::new(),
+            error: None,
+        });
         let mut complete = true;
         for number in 1..=self.invocation.plan.samples {
             if self.stop.is_set() || !client.alive() {
@@ -190,7 +209,9 @@ impl Session<'_> {
             let started = SystemTime::now();
             let outcome = self.sample(client, request).await;
             let refused = outcome.client.is_none() && outcome.server.is_none();
-            let Some(result) = run.cases.last_mut() else { return false };
+            let Some(result) = run.cases.last_mut() else {
+                return false;
+            };
             if let (true, Some(refusal)) = (refused, &outcome.error) {
                 log::error!("case `{}`: {}", case.name, refusal.text);
                 result.error = Some(error(refusal));
@@ -226,7 +247,9 @@ impl Session<'_> {
             }
         };
         let factory = &mut self.factory;
-        let outcome = client.sample(request, factory, &mut show, self.stop.wait()).await;
+        let outcome = client
+            .sample(request, factory, &mut show, self.stop.wait())
+            .await;
         line.clear();
         outcome
     }
@@ -242,13 +265,21 @@ fn pair(case: &Case, latest: &mut (Option<Progress>, Option<Progress>)) -> Optio
         return None;
     }
     let (client, server) = (latest.0.take(), latest.1.take());
-    Some(crate::report::live::text(case, client.as_ref(), server.as_ref()))
+    Some(crate::report::live::text(
+        case,
+        client.as_ref(),
+        server.as_ref(),
+    ))
 }
 
 /// Family of the control connection: that of the cases, where they agree.
 fn family(cases: &[Case]) -> Family {
     let first = cases.first().map_or(Family::Any, |case| case.family);
-    if cases.iter().all(|case| case.family == first) { first } else { Family::Any }
+    if cases.iter().all(|case| case.family == first) {
+        first
+    } else {
+        Family::Any
+    }
 }
 
 /// Loopback as a host: an address where one will do, so that no resolver is asked.
@@ -267,7 +298,9 @@ async fn resolve_size(client: &Client, case: &mut Case) {
     if case.proto != Proto::Udp || !case.size_from_path_mtu {
         return;
     }
-    let v6 = client.target(case.family).is_ok_and(|target| target.is_ipv6());
+    let v6 = client
+        .target(case.family)
+        .is_ok_and(|target| target.is_ipv6());
     let mtu = client.path_mtu(case.family).unwrap_or(1500);
     let headers = if v6 { HEADERS_V6 } else { HEADERS_V4 };
     let size = mtu.saturating_sub(headers).min(LARGEST_DATAGRAM).max(1);

@@ -24,15 +24,17 @@ impl Interrupts {
             return Interrupts(seen);
         }
         let own = Arc::clone(&seen);
-        let waiter = std::thread::Builder::new().name("signals".into()).spawn(move || {
-            while let Ok(signal) = set.wait() {
-                let code = 128 + signal as i32 as u8;
-                if own.swap(code, Ordering::AcqRel) != 0 {
-                    std::process::exit(i32::from(code));
+        let waiter = std::thread::Builder::new()
+            .name("signals".into())
+            .spawn(move || {
+                while let Ok(signal) = set.wait() {
+                    let code = 128 + signal as i32 as u8;
+                    if own.swap(code, Ordering::AcqRel) != 0 {
+                        std::process::exit(i32::from(code));
+                    }
+                    stop.stop();
                 }
-                stop.stop();
-            }
-        });
+            });
         if let Err(error) = waiter {
             log::warn!("signals cannot be handled in order: {error}");
         }

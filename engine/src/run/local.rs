@@ -48,7 +48,11 @@ impl LocalServer {
             })
             .map_err(|e| format!("the server's thread cannot start: {e}"))?;
         match hears.recv_timeout(STANDING) {
-            Ok(Ok(address)) => Ok(LocalServer { address, stop: handle, thread: Some(thread) }),
+            Ok(Ok(address)) => Ok(LocalServer {
+                address,
+                stop: handle,
+                thread: Some(thread),
+            }),
             Ok(Err(text)) => Err(text),
             Err(_) => Err("the server in this process did not start".to_string()),
         }

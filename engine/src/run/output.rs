@@ -58,7 +58,10 @@ fn table(run: &Run, after_stream: bool) -> io::Result<()> {
     if after_stream {
         return document(run, true);
     }
-    let style = Style { width: width(), ..Style::default() };
+    let style = Style {
+        width: width(),
+        ..Style::default()
+    };
     let mut out = io::stdout().lock();
     out.write_all(report::table::render(run, style).as_bytes())?;
     out.flush()
@@ -89,7 +92,10 @@ pub(super) fn exit_code(run: &Run, own: u8) -> u8 {
         codes.extend(case.error.iter().map(|e| e.exit_code));
         for sample in &case.samples {
             codes.extend(sample.error.iter().map(|e| e.exit_code));
-            let wrong = sample.findings.iter().any(|f| f.severity == Severity::Error);
+            let wrong = sample
+                .findings
+                .iter()
+                .any(|f| f.severity == Severity::Error);
             codes.push(if wrong { 4 } else { 0 });
         }
     }

@@ -37,7 +37,11 @@ pub struct StreamOptions {
 ///
 /// The first option that the kernel refuses, or EMFILE where descriptors ran out.
 pub fn stream_for(target: SocketAddr, wanted: &StreamOptions) -> io::Result<OwnedFd> {
-    let family = if target.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 };
+    let family = if target.is_ipv4() {
+        AddressFamily::Inet
+    } else {
+        AddressFamily::Inet6
+    };
     let fd = socket(family, SockType::Stream, SockFlag::SOCK_CLOEXEC, None)?;
     options::set_nodelay(fd.as_fd(), wanted.nodelay)?;
     if let Some(mss) = wanted.mss {

@@ -268,7 +268,10 @@ impl Core {
             return true;
         }
         let everything = CancelBuilder::any();
-        match self.submitter.register_sync_cancel(Some(timeout), everything) {
+        match self
+            .submitter
+            .register_sync_cancel(Some(timeout), everything)
+        {
             Ok(()) => true,
             Err(error) => error.raw_os_error() == Some(libc::ENOENT),
         }

@@ -59,7 +59,9 @@ impl Ring {
         let entry = entry_on!(self.slots.target(slot), fd => {
             opcode::Send::new(fd, start, len).flags(flags).build()
         });
-        let entry = entry.flags(squeue::Flags::SKIP_SUCCESS).user_data(token.encode());
+        let entry = entry
+            .flags(squeue::Flags::SKIP_SUCCESS)
+            .user_data(token.encode());
         // SAFETY: the range is in the payload, which never changes and is freed only once
         // everything is cancelled.
         unsafe { self.core.push_quiet(&entry) };

@@ -226,7 +226,9 @@ impl<B: Backend> Worker<B> {
             phase_sent: flow.phase_sent,
             account: self.trackers[f].as_ref().map(|tracker| tracker.account()),
             jitter_ns: self.jitters[f].value_ns(),
-            socket_memory: fd.filter(|_| !tcp).and_then(|fd| socket::memory_info(fd).ok()),
+            socket_memory: fd
+                .filter(|_| !tcp)
+                .and_then(|fd| socket::memory_info(fd).ok()),
             low_water: flow.low_water_max,
             receive_cpu: fd.and_then(|fd| socket::incoming_cpu(fd).ok().flatten()),
         }
