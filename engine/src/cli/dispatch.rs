@@ -10,9 +10,10 @@ use log::LevelFilter;
 use super::failure::{Failure, command};
 use super::run_args::RunArgs;
 use super::serve_args::ServeArgs;
-use super::{Cli, Command, convert, exit, logging};
+use super::{Cli, Command, convert, logging};
 use crate::plan::check::{check, check_serve};
 use crate::plan::{PlanError, RunInvocation};
+use crate::record::exit;
 
 /// What the arguments ask for.
 pub(super) enum Asked {

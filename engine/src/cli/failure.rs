@@ -7,8 +7,8 @@ use std::path::Path;
 use std::time::SystemTime;
 
 use super::convert::target;
-use super::exit;
 use crate::plan::JsonTarget;
+use crate::record::exit;
 use crate::record::run::Tool;
 use crate::record::{ErrorReport, Run, SCHEMA};
 use crate::units::rfc3339;

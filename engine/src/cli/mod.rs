@@ -5,7 +5,6 @@
 
 mod convert;
 mod dispatch;
-pub mod exit;
 mod failure;
 mod logging;
 mod run_args;

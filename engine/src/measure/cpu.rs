@@ -121,8 +121,8 @@ impl CpuMonitor {
         let ticks = window.seconds * hz;
         if ticks.round() < FEWEST_TICKS {
             report.missing = Some(format!(
-                "the window of {:.2} s has {ticks:.0} clock ticks of CPU accounting; {FEWEST_TICKS:.0} \
-                 are needed",
+                "the window of {:.2} s has {ticks:.0} clock ticks of CPU accounting; \
+                 {FEWEST_TICKS:.0} are needed",
                 window.seconds
             ));
             return report;

@@ -4,6 +4,7 @@
 
 #[cfg(test)]
 pub mod canned;
+pub mod exit;
 pub mod host;
 pub mod progress;
 pub mod read;

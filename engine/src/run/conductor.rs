@@ -10,7 +10,7 @@ use crate::control::runtime::{Choice, block_on};
 use crate::control::stop::{self, Stop};
 use crate::control::wire::Refusal;
 use crate::host::cpus::Cpus;
-use crate::host::placement;
+use crate::host::placement::{self, Apart};
 use crate::plan::{Case, Family, Proto, RunInvocation};
 use crate::record::{CaseResult, ErrorReport, Finding, Progress, Run, Severity};
 use crate::report::live::LiveLine;
@@ -68,19 +68,24 @@ fn error(refusal: &Refusal) -> ErrorReport {
 
 fn conduct(invocation: &RunInvocation, run: &mut Run, stop: Stop) -> Result<(), Refusal> {
     let local = invocation.host.is_none();
-    let (client_cpus, server_cpus, findings) = cpus(invocation, local)?;
+    let cpus = cpus(invocation, local)?;
+    let notes = &invocation.plan.notes;
+    run.findings.extend(
+        notes
+            .iter()
+            .map(|note| Finding::new(Severity::Info, "plan", note)),
+    );
     let server = match local {
         true => Some(
-            LocalServer::start(server_cpus.clone(), findings.clone())
+            LocalServer::start(cpus.server.clone(), cpus.findings.clone())
                 .map_err(|text| Refusal::new(5, "local-server", text))?,
         ),
         false => None,
     };
-    let factory = Factory::new(client_cpus, local, findings);
     let session = Session {
         invocation,
-        server_cpus,
-        factory,
+        server_cpus: cpus.server,
+        factory: Factory::new(cpus.client, local, cpus.findings),
         stop,
     };
     let address = server.as_ref().map(|s| s.address);
@@ -94,22 +99,18 @@ fn conduct(invocation: &RunInvocation, run: &mut Run, stop: Stop) -> Result<(), 
 }
 
 /// CPUs of the client's and the server's workers. In one process the two sides are kept apart.
-fn cpus(
-    invocation: &RunInvocation,
-    local: bool,
-) -> Result<(Vec<u32>, Vec<u32>, Vec<Finding>), Refusal> {
+fn cpus(invocation: &RunInvocation, local: bool) -> Result<Apart, Refusal> {
     let plan = &invocation.plan;
-    if !local {
-        return Ok((
-            plan.client_cpus.clone(),
-            plan.server_cpus.clone(),
-            Vec::new(),
-        ));
+    if local {
+        let cpus = Cpus::read(Path::new("/"));
+        return placement::apart(&cpus, &plan.client_cpus, &plan.server_cpus)
+            .map_err(|e| Refusal::new(e.exit_code(), e.code(), e.to_string()));
     }
-    let cpus = Cpus::read(Path::new("/"));
-    let apart = placement::apart(&cpus, &plan.client_cpus, &plan.server_cpus)
-        .map_err(|e| Refusal::new(e.exit_code(), e.code(), e.to_string()))?;
-    Ok((apart.client, apart.server, apart.findings))
+    Ok(Apart {
+        client: plan.client_cpus.clone(),
+        server: plan.server_cpus.clone(),
+        findings: Vec::new(),
+    })
 }
 
 struct Session<'a> {
@@ -303,7 +304,7 @@ async fn resolve_size(client: &Client, case: &mut Case) {
         .is_ok_and(|target| target.is_ipv6());
     let mtu = client.path_mtu(case.family).unwrap_or(1500);
     let headers = if v6 { HEADERS_V6 } else { HEADERS_V4 };
-    let size = mtu.saturating_sub(headers).min(LARGEST_DATAGRAM).max(1);
+    let size = mtu.saturating_sub(headers).clamp(1, LARGEST_DATAGRAM);
     case.request_bytes = u64::from(size);
     case.name = case.name.replacen("mtu", &size.to_string(), 1);
 }

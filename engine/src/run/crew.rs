@@ -291,11 +291,20 @@ impl Crew for DataCrew {
             start_ns: self.start_ns,
             outcomes,
             histograms: &self.collector.histograms,
-            cpu: self.cpu_report,
+            cpu: self.cpu_report.take(),
             net,
-            findings: self.findings,
+            findings: std::mem::take(&mut self.findings),
             failed: self.failed,
             client: self.side == Side::Client,
         })
+    }
+}
+
+impl Drop for DataCrew {
+    /// Ends workers that nobody waits for any more, when the session itself is gone.
+    fn drop(&mut self) {
+        self.workers
+            .iter()
+            .for_each(|worker| worker.signals.abort());
     }
 }

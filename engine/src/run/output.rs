@@ -2,9 +2,9 @@
 
 use std::io::{self, Write};
 
-use crate::cli::exit::worst;
 use crate::control::crew::Side;
 use crate::plan::{Case, JsonTarget, RunInvocation};
+use crate::record::exit::worst;
 use crate::record::{Progress, Run, Severity};
 use crate::report;
 use crate::report::table::Style;

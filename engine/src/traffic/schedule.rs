@@ -24,7 +24,7 @@ impl Period {
         if !per_second.is_finite() || per_second < 1e-10 {
             return None;
         }
-        // No machine offers more than 1e15 a second; the bound keeps the fraction within its types.
+        // No machine offers more than 1e15 a second; the bound keeps the fraction in its types.
         let bits = per_second.min(1e15).to_bits();
         let exponent = ((bits >> 52) & 0x7ff) as i32 - 1075;
         let mantissa = (bits & ((1 << 52) - 1)) | (1 << 52);

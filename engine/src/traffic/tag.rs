@@ -73,6 +73,15 @@ mod tests {
     }
 
     #[test]
+    fn tags_fill_what_both_directions_have() {
+        for (request, response, mask) in
+            [(1, 1000, 0xff), (1000, 3, 0xff_ffff), (23, 23, u64::MAX)]
+        {
+            assert_eq!(Tag::new(request, response).mask(), mask);
+        }
+    }
+
+    #[test]
     fn a_header_of_another_flow_is_not_ours() {
         let tag = Tag::new(64, 64);
         assert!(tag.is_header());

@@ -210,9 +210,14 @@ mod tests {
             let (mut begun, mut ended) = (0u64, 0u64);
             for (i, (flow, step)) in steps.into_iter().enumerate() {
                 match step {
-                    0 | 1 if out.has_room(flow) => { out.begin(flow, i as u64, i as u64); begun += 1; }
-                    2 => { let tag = out.next_sequence(flow).wrapping_sub(2) & 0xff;
-                           ended += u64::from(out.end_tagged(flow, tag, 0xff).is_some()); }
+                    0 | 1 if out.has_room(flow) => {
+                        out.begin(flow, i as u64, i as u64);
+                        begun += 1;
+                    }
+                    2 => {
+                        let tag = out.next_sequence(flow).wrapping_sub(2) & 0xff;
+                        ended += u64::from(out.end_tagged(flow, tag, 0xff).is_some());
+                    }
                     3 => ended += u64::from(out.end_expired(flow, i as u64 / 2).is_some()),
                     _ => {}
                 }

@@ -40,7 +40,7 @@ impl<B: Backend> Worker<B> {
         let sequence = self.outstanding.begin(f, start_ns, self.now);
         let timeout = self.case.options.timeout_ns;
         if self.flows[f].role == Role::DatagramAsk {
-            self.next_expiry_ns = self.next_expiry_ns.min(self.now + timeout);
+            self.clock.next_expiry_ns = self.clock.next_expiry_ns.min(self.now + timeout);
         }
         let bytes = self.case.request_bytes;
         let inside = self.recorder.in_window(start_ns);
@@ -188,7 +188,7 @@ impl<B: Backend> Worker<B> {
             Some(transaction) => self.transaction_done(f, transaction),
             None if wanted.is_some() => {
                 let group = self.flows[f].group;
-                self.totals[group].late(!self.crossed_t1);
+                self.totals[group].late(!self.clock.crossed_t1);
             }
             None => {}
         }
@@ -231,7 +231,7 @@ impl<B: Backend> Worker<B> {
 
     /// Fails the datagram requests whose time is over, and asks again in their place.
     pub(super) fn expire(&mut self) {
-        if self.now < self.next_expiry_ns {
+        if self.now < self.clock.next_expiry_ns {
             return;
         }
         let timeout = self.case.options.timeout_ns;
@@ -241,7 +241,7 @@ impl<B: Backend> Worker<B> {
                 self.transaction_failed(f, transaction);
             }
         }
-        self.next_expiry_ns = match self.outstanding.oldest_sent_ns() {
+        self.clock.next_expiry_ns = match self.outstanding.oldest_sent_ns() {
             Some(oldest) => oldest + timeout + 1,
             None => u64::MAX,
         };

@@ -118,7 +118,7 @@ impl<B: Backend> Worker<B> {
             self.transaction_failed(f, transaction);
         }
         if matches!(-result, libc::EADDRNOTAVAIL | libc::EADDRINUSE) {
-            self.ports_exhausted += 1;
+            self.tally.ports_exhausted += 1;
         }
         match self.flows[f].slot {
             Some(slot) if !self.flows[f].shut => {

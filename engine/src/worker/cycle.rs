@@ -88,23 +88,50 @@ pub(super) struct Worker<B> {
     pub(super) signals: Arc<Signals>,
     pub(super) notes: Sender<Note>,
     pub(super) totals: Vec<TransactionTotals>,
-    pub(super) corrupt_bytes: u64,
-    pub(super) ports_exhausted: u64,
-    pub(super) receive_operations: u64,
+    pub(super) tally: Tally,
     pub(super) now: u64,
     pub(super) stage: Stage,
     pub(super) marks: Option<Marks>,
-    pub(super) crossed_t0: bool,
-    pub(super) crossed_t1: bool,
-    pub(super) last_arrival_ns: u64,
-    pub(super) first_arrival_ns: u64,
-    pub(super) next_adapt_ns: u64,
-    pub(super) next_expiry_ns: u64,
+    pub(super) clock: Clock,
     pub(super) failed: bool,
-    pub(super) last_event_ns: u64,
-    pub(super) event_gap_ns: u64,
+}
+
+/// Counts of the worker as a whole.
+#[derive(Clone, Copy, Default, Debug)]
+pub(super) struct Tally {
+    pub(super) corrupt_bytes: u64,
+    pub(super) ports_exhausted: u64,
+    pub(super) receive_operations: u64,
+    /// First and last arrival; 0 where there was none.
+    pub(super) first_arrival_ns: u64,
+    pub(super) last_arrival_ns: u64,
+    /// Time in waits that never sleep, and in those that may.
     pub(super) spun_ns: u64,
     pub(super) slept_ns: u64,
+}
+
+/// Which marks are behind, and what is due next.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Clock {
+    pub(super) crossed_t0: bool,
+    pub(super) crossed_t1: bool,
+    pub(super) next_adapt_ns: u64,
+    pub(super) next_expiry_ns: u64,
+    pub(super) last_event_ns: u64,
+    pub(super) event_gap_ns: u64,
+}
+
+impl Default for Clock {
+    fn default() -> Clock {
+        Clock {
+            crossed_t0: false,
+            crossed_t1: false,
+            next_adapt_ns: u64::MAX,
+            next_expiry_ns: u64::MAX,
+            last_event_ns: 0,
+            event_gap_ns: 0,
+        }
+    }
 }
 
 impl<B: Backend> Worker<B> {
@@ -120,8 +147,8 @@ impl<B: Backend> Worker<B> {
             self.now = monotonic_ns();
             let waited = self.now - before;
             match wait {
-                WaitFor::Nothing => self.spun_ns += waited,
-                WaitFor::Event { .. } => self.slept_ns += waited,
+                WaitFor::Nothing => self.tally.spun_ns += waited,
+                WaitFor::Event { .. } => self.tally.slept_ns += waited,
             }
             self.cross_marks();
             self.take_events();
@@ -136,9 +163,9 @@ impl<B: Backend> Worker<B> {
             self.dispatch(event);
         }
         if any {
-            let gap = self.now - self.last_event_ns;
-            self.event_gap_ns = (self.event_gap_ns * 7 + gap.min(1 << 40)) / 8;
-            self.last_event_ns = self.now;
+            let gap = self.now - self.clock.last_event_ns;
+            self.clock.event_gap_ns = (self.clock.event_gap_ns * 7 + gap.min(1 << 40)) / 8;
+            self.clock.last_event_ns = self.now;
         }
     }
 
@@ -190,21 +217,21 @@ impl<B: Backend> Worker<B> {
 
     fn cross_marks(&mut self) {
         let Some(marks) = self.marks else { return };
-        if !self.crossed_t0 && self.now >= marks.t0_ns {
-            self.crossed_t0 = true;
+        if !self.clock.crossed_t0 && self.now >= marks.t0_ns {
+            self.clock.crossed_t0 = true;
             self.mark_flows(|flow| flow.at_t0 = Some(flow.lifetime));
         }
-        if !self.crossed_t1 && self.now >= marks.t1_ns {
+        if !self.clock.crossed_t1 && self.now >= marks.t1_ns {
             self.close_window();
         }
     }
 
     /// Ends the window, where it has not ended.
     pub(super) fn close_window(&mut self) {
-        if self.crossed_t1 {
+        if self.clock.crossed_t1 {
             return;
         }
-        self.crossed_t1 = true;
+        self.clock.crossed_t1 = true;
         self.recorder.close_window(self.now);
         self.marks = self.recorder.marks();
         self.mark_flows(|flow| {
@@ -259,14 +286,14 @@ impl<B: Backend> Worker<B> {
         self.marks = Some(marks);
         if self.case.duration_ns().is_none() {
             // Everything counts, also what came before this side heard of the start.
-            self.crossed_t0 = true;
+            self.clock.crossed_t0 = true;
             self.mark_flows(|flow| flow.at_t0 = Some(Default::default()));
             self.check_limit();
         }
         if let Some(schedule) = &mut self.schedule {
             schedule.start(start_ns);
         }
-        self.next_adapt_ns = start_ns + ADAPT_NS;
+        self.clock.next_adapt_ns = start_ns + ADAPT_NS;
         self.cross_marks();
         if self.schedule.is_none() {
             for f in 0..self.flows.len() {
@@ -332,7 +359,7 @@ impl<B: Backend> Worker<B> {
             Proto::Udp => DATAGRAM_DRAIN_NS,
         };
         self.stage = Stage::Draining(self.now + bound);
-        self.last_arrival_ns = self.now;
+        self.tally.last_arrival_ns = self.now;
         for f in 0..self.flows.len() {
             match self.flows[f].role {
                 Role::StreamSend => self.stream_end(f),
@@ -356,7 +383,7 @@ impl<B: Backend> Worker<B> {
             Role::StreamSend | Role::StreamReceive | Role::Answer => flow.ended,
             Role::DatagramSend => flow.in_flight == 0,
             Role::DatagramReceive | Role::DatagramAnswer => {
-                self.now >= self.last_arrival_ns + DATAGRAM_SILENCE_NS
+                self.now >= self.tally.last_arrival_ns + DATAGRAM_SILENCE_NS
             }
             Role::Ask | Role::DatagramAsk => self.outstanding.used(f) == 0,
             Role::Connect => flow.slot.is_none() || self.outstanding.used(f) == 0,
@@ -372,8 +399,8 @@ impl<B: Backend> Worker<B> {
             Wait::Spin => true,
             Wait::Sleep => false,
             Wait::Adaptive => {
-                self.event_gap_ns < WAKE_NS
-                    && self.now - self.last_event_ns < 2 * self.event_gap_ns + 5_000
+                self.clock.event_gap_ns < WAKE_NS
+                    && self.now - self.clock.last_event_ns < 2 * self.clock.event_gap_ns + 5_000
             }
         };
         if spin && self.stage != Stage::Armed {
@@ -385,14 +412,14 @@ impl<B: Backend> Worker<B> {
     }
 
     fn next_deadline(&self) -> u64 {
-        let mut until = self.recorder.next_tick_ns().min(self.next_expiry_ns);
+        let mut until = self.recorder.next_tick_ns().min(self.clock.next_expiry_ns);
         if let Some(marks) = self.marks {
-            until = until.min(if self.crossed_t0 {
+            until = until.min(if self.clock.crossed_t0 {
                 u64::MAX
             } else {
                 marks.t0_ns
             });
-            until = until.min(if self.crossed_t1 {
+            until = until.min(if self.clock.crossed_t1 {
                 u64::MAX
             } else {
                 marks.t1_ns
@@ -407,13 +434,13 @@ impl<B: Backend> Worker<B> {
                     until = until.min(due);
                 }
                 if self.choices.low_water {
-                    until = until.min(self.next_adapt_ns);
+                    until = until.min(self.clock.next_adapt_ns);
                 }
             }
             Stage::Draining(end) => {
                 until = until.min(end);
                 if self.case.proto == Proto::Udp {
-                    until = until.min(self.last_arrival_ns + DATAGRAM_SILENCE_NS);
+                    until = until.min(self.tally.last_arrival_ns + DATAGRAM_SILENCE_NS);
                 }
             }
             Stage::Armed | Stage::Done => {}

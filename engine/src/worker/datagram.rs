@@ -167,7 +167,7 @@ impl<B: Backend> Worker<B> {
             }
             return;
         }
-        self.receive_operations += 1;
+        self.tally.receive_operations += 1;
         let control = self.backend.control(&event);
         if self.choices.headers {
             self.take_headers(f, &event, control);

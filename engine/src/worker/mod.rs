@@ -11,7 +11,7 @@
 //! | `policy` | what the engine chooses by itself from the case |
 //! | `flow` | one flow's state and counts |
 //! | `cycle` | the loop |
-//! | `stream`, `datagram`, `ask`, `answer`, `connection` | what each kind of flow does on an event |
+//! | `stream`, `datagram`, `ask`, `answer`, `connection` | what each kind of flow does |
 //! | `outcome` | what a worker leaves behind |
 
 mod answer;

@@ -139,23 +139,23 @@ impl<B: Backend> Worker<B> {
             .filter(|(byte, at)| **byte != pattern(*at))
             .count();
         self.flows[f].position += data.len() as u64;
-        self.corrupt_bytes += wrong as u64;
+        self.tally.corrupt_bytes += wrong as u64;
     }
 
     pub(super) fn saw_arrival(&mut self) {
-        self.last_arrival_ns = self.now;
-        if self.first_arrival_ns == 0 {
-            self.first_arrival_ns = self.now;
+        self.tally.last_arrival_ns = self.now;
+        if self.tally.first_arrival_ns == 0 {
+            self.tally.first_arrival_ns = self.now;
         }
     }
 
     /// Lets the low-water mark follow the rate, so that the receiver is woken about once a
     /// millisecond and not once a segment.
     pub(super) fn adapt_low_water(&mut self) {
-        if !self.choices.low_water || self.now < self.next_adapt_ns {
+        if !self.choices.low_water || self.now < self.clock.next_adapt_ns {
             return;
         }
-        self.next_adapt_ns = self.now + ADAPT_NS;
+        self.clock.next_adapt_ns = self.now + ADAPT_NS;
         for f in 0..self.flows.len() {
             let flow = &mut self.flows[f];
             let bytes = flow.lifetime.received_bytes - flow.adapted_at_bytes;

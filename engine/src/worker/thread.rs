@@ -17,7 +17,7 @@ use crate::traffic::transactions::Outstanding;
 use crate::traffic::udp::{HEADER_BYTES, Jitter, Tracker};
 use crate::uring::Ring;
 
-use super::cycle::{BufferUse, Echo, Stage, Worker};
+use super::cycle::{BufferUse, Clock, Echo, Stage, Tally, Worker};
 use super::flow::{Flow, Role};
 use super::outcome::{TransactionTotals, WorkerOutcome};
 use super::policy::Choices;
@@ -334,23 +334,12 @@ fn assemble<B: Backend>(
         },
         target: None,
         totals: vec![TransactionTotals::default(); case.groups.len()],
-        corrupt_bytes: 0,
-        ports_exhausted: 0,
-        receive_operations: 0,
+        tally: Tally::default(),
         now: 0,
         stage: Stage::Armed,
         marks: None,
-        crossed_t0: false,
-        crossed_t1: false,
-        last_arrival_ns: 0,
-        first_arrival_ns: 0,
-        next_adapt_ns: u64::MAX,
-        next_expiry_ns: u64::MAX,
+        clock: Clock::default(),
         failed: false,
-        last_event_ns: 0,
-        event_gap_ns: 0,
-        spun_ns: 0,
-        slept_ns: 0,
         session: plan.session,
         notes: says.clone(),
         backend,

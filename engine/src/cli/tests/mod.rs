@@ -8,9 +8,10 @@ use proptest::prelude::*;
 use proptest::sample::select;
 
 use super::dispatch::{Asked, asked};
-use super::{exit, failure};
+use super::failure;
 use crate::plan::{JsonTarget, Load, Proto, RunInvocation, ServeOptions, Test};
 use crate::record::Run;
+use crate::record::exit;
 
 /// What was asked, standard output, standard error.
 fn type_words(words: &[&str]) -> (Asked, String, String) {

@@ -1,12 +1,6 @@
 //! Base64 HDR V2 text to percentiles by rank, answers that never came included.
 
-use std::io::Cursor;
-
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
-use hdrhistogram::Histogram;
-use hdrhistogram::serialization::{Deserializer, Serializer, V2Serializer};
-
+use crate::measure::histogram;
 use crate::record::Latency;
 
 /// Percentiles of a histogram as text. `unanswered` transactions rank above every value;
@@ -17,84 +11,35 @@ pub(super) fn latency(
     unanswered: u64,
     censored_floor: Option<u64>,
 ) -> Option<Latency> {
-    let histogram = decode(text)?;
-    let count = histogram.len();
-    let total = count.saturating_add(unanswered);
-    if total == 0 {
+    let decoded = histogram::decode(text).ok()?;
+    if decoded.is_empty() && unanswered == 0 {
         return None;
     }
-    let max = if count == 0 { 0 } else { histogram.max() };
-    let mut lower_bounds = Vec::new();
-    let mut at = |name: &str, per_10k: u64| {
-        let rank = (u128::from(total) * u128::from(per_10k)).div_ceil(10_000) as u64;
-        let value = if rank > count {
-            max
-        } else {
-            value_at_rank(&histogram, rank)
-        };
-        if rank > count || censored_floor.is_some_and(|floor| value >= floor) {
-            lower_bounds.push(name.to_string());
-        }
-        value
-    };
-    let (p50, p90) = (at("p50", 5000), at("p90", 9000));
-    let (p99, p999, p9999) = (at("p99", 9900), at("p999", 9990), at("p9999", 9999));
-    let max = at("max", 10_000);
-    Some(Latency {
-        count,
-        mean: histogram.mean(),
-        stdev: histogram.stdev(),
-        min: if count == 0 { 0 } else { histogram.min() },
-        p50,
-        p90,
-        p99,
-        p999,
-        p9999,
-        max,
-        lower_bounds,
-        unanswered,
-        histogram: text.to_string(),
-    })
+    Some(histogram::summary(&decoded, unanswered, censored_floor))
 }
 
 /// Values in a histogram; none where the text is no histogram.
 pub(super) fn count(text: &str) -> Option<u64> {
-    decode(text).map(|histogram| histogram.len())
+    histogram::decode(text).ok().map(|decoded| decoded.len())
 }
 
 /// Adds histograms without loss; none where there is none.
 pub(super) fn merge<'a>(texts: impl Iterator<Item = &'a str>) -> Option<String> {
-    let mut texts = texts.filter_map(decode);
+    let mut texts = texts.filter_map(|text| histogram::decode(text).ok());
     let mut sum = texts.next()?;
-    sum.auto(true);
     for next in texts {
-        sum.add(next).ok()?;
+        histogram::merge(&mut sum, &next).ok()?;
     }
-    let mut bytes = Vec::new();
-    V2Serializer::new().serialize(&sum, &mut bytes).ok()?;
-    Some(STANDARD.encode(bytes))
-}
-
-fn decode(text: &str) -> Option<Histogram<u64>> {
-    let bytes = STANDARD.decode(text).ok()?;
-    Deserializer::new()
-        .deserialize(&mut Cursor::new(bytes))
-        .ok()
-}
-
-fn value_at_rank(histogram: &Histogram<u64>, rank: u64) -> u64 {
-    let mut seen = 0;
-    for step in histogram.iter_recorded() {
-        seen += step.count_at_value();
-        if seen >= rank {
-            return histogram.highest_equivalent(step.value_iterated_to());
-        }
-    }
-    histogram.max()
+    histogram::encode(&sum).ok()
 }
 
 #[cfg(test)]
 pub(super) mod tests {
+    use base64::Engine as _;
+    use base64::engine::general_purpose::STANDARD;
+    use hdrhistogram::Histogram;
+    use hdrhistogram::serialization::{Serializer, V2Serializer};
+
     use super::*;
 
     /// A histogram as a worker sends it.

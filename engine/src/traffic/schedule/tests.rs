@@ -142,7 +142,8 @@ proptest! {
             let (flow, intended) = schedule.pop_due(due).expect("due");
             prop_assert_eq!(intended, due);
             prop_assert_eq!(intended, schedule.intended(flow, taken[flow]));
-            let exact = (f64::from(own[flow]) + taken[flow] as f64 * f64::from(total)) / rate * 1e9;
+            let turn = f64::from(own[flow]) + taken[flow] as f64 * f64::from(total);
+            let exact = turn / rate * 1e9;
             let off = ((intended - start) as f64 - exact).abs();
             prop_assert!(off <= 1.0 + exact * 1e-15 * 4.0, "off by {} ns", off);
             prop_assert!((intended, own[flow]) > last || last == (0, 0));
