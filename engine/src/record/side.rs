@@ -140,6 +140,8 @@ pub struct UdpReport {
     pub late: Option<u64>,
     /// Interarrival jitter (RFC 3550), nanoseconds.
     pub jitter_ns: Option<f64>,
+    /// Datagrams of the lifetime that arrived, copies and late ones included.
+    pub arrived: Option<u64>,
     /// Why there is no jitter.
     pub jitter_missing: Option<String>,
     /// Datagrams that the receiver's socket dropped (SK_MEMINFO_DROPS).

@@ -193,6 +193,7 @@ fn udp(ending: &Ending<'_>, g: usize) -> Option<UdpReport> {
         jitter_ns,
         jitter_missing,
         socket_drops: Some(drops),
+        arrived: headers.then(|| of_group(ending, g).map(|f| f.arrived).sum()),
         receive_buffer_bytes: buffer,
         segments_per_send: ending.case.options.gso,
         receive_operations: Some(ending.outcomes.iter().map(|o| o.receive_operations).sum()),

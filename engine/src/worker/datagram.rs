@@ -205,6 +205,7 @@ impl<B: Backend> Worker<B> {
             if header.session != self.session || header.flow != flow.number {
                 continue;
             }
+            flow.arrived += 1;
             let arrival = tracker.arrived(header.phase, header.sequence);
             if let (Some(at), true) = (control.received_realtime_ns, header.phase == Phase::Window)
             {

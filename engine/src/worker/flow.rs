@@ -96,6 +96,8 @@ pub struct Flow {
     pub assembly: Assembly,
     /// Transactions done in the window.
     pub window_done: u64,
+    /// Datagrams that arrived, copies and late ones included.
+    pub arrived: u64,
     /// Datagrams sent per phase.
     pub phase_sent: [u64; 3],
     /// Next sequence number per phase.
@@ -135,6 +137,7 @@ impl Flow {
             issued: 0,
             assembly: Assembly::default(),
             window_done: 0,
+            arrived: 0,
             phase_sent: [0; 3],
             phase_next: [0; 3],
             ended: false,

@@ -57,6 +57,8 @@ pub struct FlowOutcome {
     pub queued_bytes: u64,
     /// The stream's end was seen.
     pub ended: bool,
+    /// Datagrams that arrived, copies and late ones included.
+    pub arrived: u64,
     /// Datagrams sent per phase.
     pub phase_sent: [u64; 3],
     /// The receiver's sequence account.
@@ -223,6 +225,7 @@ impl<B: Backend> Worker<B> {
             tcp: fd.filter(|_| tcp).and_then(tcp_sample),
             queued_bytes: fd.map_or(0, |fd| queued(flow, fd)),
             ended: flow.ended,
+            arrived: flow.arrived,
             phase_sent: flow.phase_sent,
             account: self.trackers[f].as_ref().map(|tracker| tracker.account()),
             jitter_ns: self.jitters[f].value_ns(),

@@ -99,6 +99,7 @@ fn more_drops_than_losses_do_not_add_up() {
     for flow in &mut pair.server.groups[0].udp_flows {
         flow.duplicated[1] = 0;
     }
+    pair.server.groups[0].udp.as_mut().unwrap().arrived = Some(2 * (95 + 950 + 1));
     assert!(!pair.codes().contains(&"unreconciled".to_string()));
     pair.server.groups[0].udp.as_mut().unwrap().socket_drops = Some(113);
     assert!(pair.codes().contains(&"unreconciled".to_string()));
