@@ -210,7 +210,10 @@ impl<B: Backend> Worker<B> {
 
     fn flow_outcome(&self, f: usize) -> FlowOutcome {
         let flow = &self.flows[f];
-        let socket = flow.slot.map(|slot| self.backend.socket(slot));
+        // A connection that is being closed has no socket any more.
+        let closing = matches!(flow.role, Role::Connect | Role::Accepted) && flow.shut;
+        let slot = flow.slot.filter(|_| !closing);
+        let socket = slot.map(|slot| self.backend.socket(slot));
         let fd = socket.as_ref().map(AsFd::as_fd);
         let tcp = self.case.proto == Proto::Tcp;
         FlowOutcome {
