@@ -180,10 +180,18 @@ fn udp(ending: &Ending<'_>, g: usize) -> Option<UdpReport> {
         }
         jitters.extend(flow.jitter_ns);
     }
+    let options = &ending.case.options;
+    let alone = options.gso.is_none() && !options.gro;
     let jitter_ns =
-        (!jitters.is_empty()).then(|| jitters.iter().sum::<f64>() / jitters.len() as f64);
+        (alone && !jitters.is_empty()).then(|| jitters.iter().sum::<f64>() / jitters.len() as f64);
     let jitter_missing = match (&jitter_ns, &ending.case.load) {
         (Some(_), _) => None,
+        (None, _) if options.gso.is_some() => {
+            Some("datagrams of one send share their stamp (--gso)".to_string())
+        }
+        (None, _) if options.gro => {
+            Some("merged datagrams share their receive time (--gro)".to_string())
+        }
         (None, Load::Closed) => Some("the traffic is not paced".to_string()),
         (None, _) if !headers => Some("the datagrams have no room for a stamp".to_string()),
         (None, _) => Some("no kernel receive time".to_string()),

@@ -207,9 +207,18 @@ impl<B: Backend> Worker<B> {
         }
     }
 
-    /// A receive on a flow that only sends: the other side's end, or an error.
+    /// A receive on a flow that only sends: the other side's end, or an error. What arrives on a
+    /// flow of datagrams is a repeated hello or an ICMP error, which ends nothing.
     fn ignored(&mut self, f: usize, event: Event) {
         self.backend.recycle(&event);
+        if self.flows[f].role == Role::DatagramSend {
+            if let (false, Some(slot)) = (event.armed, self.flows[f].slot)
+                && event.result != -libc::ECANCELED
+            {
+                self.backend.receive(slot);
+            }
+            return;
+        }
         if event.result == 0 && self.flows[f].shut {
             // The receiver has read everything and ends its direction in turn.
             self.flows[f].ended = true;

@@ -13,6 +13,7 @@ use crate::plan::{Case, Limit, Load, Proto, Traffic};
 use crate::sys::{affinity, rusage};
 use crate::traffic::budget::Budget;
 use crate::traffic::schedule::Schedule;
+use crate::traffic::tag::Tag;
 use crate::traffic::transactions::Outstanding;
 use crate::traffic::udp::{HEADER_BYTES, Jitter, Tracker};
 use crate::uring::Ring;
@@ -306,7 +307,7 @@ fn assemble<B: Backend>(
     let buffers = choices.buffers;
     let sockets = choices.sockets(&case, flows.len() as u32) as usize;
     Worker {
-        outstanding: Outstanding::new(flows.len(), depth),
+        outstanding: outstanding(&case, flows.len(), depth),
         trackers: flows
             .iter()
             .map(|f| tracked(f).then(Tracker::new))
@@ -353,6 +354,18 @@ fn assemble<B: Backend>(
         schedule,
         own,
         signals,
+    }
+}
+
+/// A datagram's answer names its request by as much of its number as fits.
+fn outstanding(case: &Case, flows: usize, depth: u32) -> Outstanding {
+    let traffic = case.groups.first().map_or(Traffic::Stream, |g| g.traffic);
+    match (case.proto, traffic) {
+        (Proto::Udp, Traffic::Rr) => {
+            let tag = Tag::new(case.request_bytes, case.response_bytes);
+            Outstanding::named(flows, depth, tag.mask())
+        }
+        _ => Outstanding::new(flows, depth),
     }
 }
 

@@ -9,3 +9,4 @@ pub mod alloc;
 pub mod netns;
 pub mod process;
 pub mod relay;
+pub mod sound;
