@@ -35,6 +35,8 @@ pub struct WorkerPlan {
     pub cpu: Option<u32>,
     /// This side is the client.
     pub client: bool,
+    /// A worker that spins lets other threads of its CPU run now and then.
+    pub yields: bool,
     /// The case.
     pub case: Case,
     /// What UDP headers carry.
@@ -345,6 +347,7 @@ fn assemble<B: Backend>(
         clock: Clock::default(),
         failed: false,
         session: plan.session,
+        yields: plan.yields,
         notes: says.clone(),
         backend,
         case,
