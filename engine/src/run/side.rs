@@ -57,37 +57,24 @@ pub(super) fn report(mut ending: Ending<'_>) -> SideReport {
 }
 
 /// The window's length by this side's clock: between its marks, or, where a count ends the
-/// sample, from the start to the last arrival or send.
+/// sample, from the start to the last that came or went.
 fn window_ns(ending: &Ending<'_>) -> u64 {
     let marks = ending.outcomes.iter().filter_map(|o| o.remains.marks);
-    if ending.case.duration_ns().is_some() {
-        return marks
-            .map(|m| m.t1_ns.saturating_sub(m.t0_ns))
-            .max()
-            .unwrap_or(0);
-    }
-    let receives = |o: &WorkerOutcome| {
-        o.flows
-            .iter()
-            .any(|f| !matches!(f.role, Role::StreamSend | Role::DatagramSend))
-    };
-    let arrivals = ending
-        .outcomes
-        .iter()
-        .filter(|o| receives(o))
-        .map(|o| o.arrivals_ns);
-    let (first, last) = arrivals
+    let between = marks
+        .map(|m| m.t1_ns.saturating_sub(m.t0_ns))
+        .max()
+        .unwrap_or(0);
+    let traffic = ending.outcomes.iter().map(|o| o.traffic_ns);
+    let (first, last) = traffic
         .filter(|(first, _)| *first > 0)
         .fold((u64::MAX, 0), |(a, b), (first, last)| {
             (a.min(first), b.max(last))
         });
-    if last > 0 {
-        return last.saturating_sub(first.min(ending.start_ns));
+    if ending.case.duration_ns().is_some() || last == 0 {
+        between
+    } else {
+        last.saturating_sub(first.min(ending.start_ns))
     }
-    marks
-        .map(|m| m.t1_ns.saturating_sub(m.t0_ns))
-        .max()
-        .unwrap_or(0)
 }
 
 fn of_group<'a>(ending: &'a Ending<'_>, g: usize) -> impl Iterator<Item = &'a FlowOutcome> {
@@ -276,15 +263,21 @@ fn intervals(ending: &Ending<'_>, window_ns: u64) -> Vec<Interval> {
             transactions,
         }
     };
-    rows.into_iter().map(interval).collect()
+    // Where a count ends the sample, the clock goes on until the stop.
+    let counted = |row: &Interval| {
+        row.length_s > 0.0 || row.counters != Counters::default() || row.transactions > 0
+    };
+    rows.into_iter().map(interval).filter(counted).collect()
 }
 
 fn flows(ending: &Ending<'_>) -> Vec<FlowReport> {
+    // What accepts takes any connection of crr: it is no flow that the other side knows.
     let mut all: Vec<FlowReport> = ending
         .outcomes
         .iter()
-        .flat_map(|o| o.flows.iter().map(move |f| flow(o.worker, f)))
-        .filter(|f| !f.peer.is_empty())
+        .flat_map(|o| o.flows.iter().map(move |f| (o.worker, f)))
+        .filter(|(_, f)| f.role != Role::Accepted)
+        .map(|(worker, f)| flow(worker, f))
         .collect();
     all.sort_by_key(|f| (f.group, f.flow));
     if all.len() <= ALL_FLOWS {

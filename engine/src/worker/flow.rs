@@ -1,5 +1,7 @@
 //! One flow of a worker: its state and its counts.
 
+use std::net::SocketAddr;
+
 use crate::backend::Slot;
 use crate::plan::{Direction, GroupPlan, Proto, Traffic};
 use crate::record::Counters;
@@ -68,6 +70,9 @@ impl Role {
 pub struct Flow {
     /// Where its socket is; none while it has none (crr between connections).
     pub slot: Option<Slot>,
+    /// Own and other side's address, of a connection that lasts as long as the flow: once both
+    /// directions of a stream have ended, the socket no longer knows.
+    pub addresses: (Option<SocketAddr>, Option<SocketAddr>),
     /// What it does.
     pub role: Role,
     /// Group of traffic.
@@ -129,6 +134,7 @@ impl Flow {
     pub fn new(role: Role, group: usize, number: u32, budget: Budget) -> Flow {
         Flow {
             slot: None,
+            addresses: (None, None),
             role,
             group,
             number,

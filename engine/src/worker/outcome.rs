@@ -8,7 +8,7 @@ use crate::measure::recorder::Remains;
 use crate::measure::tcp::TcpSample;
 use crate::plan::Proto;
 use crate::record::{Counters, Transactions};
-use crate::sys::{address, queue, rusage, socket, tcp_info};
+use crate::sys::{queue, rusage, socket, tcp_info};
 use crate::traffic::udp::Account;
 
 use super::cycle::Worker;
@@ -109,8 +109,9 @@ pub struct WorkerOutcome {
     pub receive_operations: u64,
     /// Datagram requests that were dropped since too many waited for their answers.
     pub unanswered: u64,
-    /// First and last arrival, nanoseconds; 0 where there was none.
-    pub arrivals_ns: (u64, u64),
+    /// First arrival, and last arrival, send or request given up, nanoseconds; 0 where there was
+    /// none.
+    pub traffic_ns: (u64, u64),
     /// Time spent spinning and sleeping, nanoseconds.
     pub waited_ns: (u64, u64),
     /// What the engine failed of, where it failed.
@@ -153,7 +154,7 @@ impl<B: Backend> Worker<B> {
             ports_exhausted: self.tally.ports_exhausted,
             receive_operations: self.tally.receive_operations,
             unanswered: self.tally.unanswered,
-            arrivals_ns: (self.tally.first_arrival_ns, self.tally.last_arrival_ns),
+            traffic_ns: self.tally.traffic_ns(),
             waited_ns: (self.tally.spun_ns, self.tally.slept_ns),
             remains: self.recorder.finish(),
             error,
@@ -222,8 +223,8 @@ impl<B: Backend> Worker<B> {
             role: flow.role,
             group: flow.group as u32,
             flow: flow.number,
-            local: fd.and_then(|fd| address::local(fd).ok()),
-            peer: fd.and_then(|fd| address::peer(fd).ok()),
+            local: flow.addresses.0,
+            peer: flow.addresses.1.or(self.target),
             window: flow.window_counts(),
             lifetime: flow.lifetime,
             transactions: flow.window_done,
