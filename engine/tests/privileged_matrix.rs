@@ -106,30 +106,6 @@ fn udp_over_ipv6() {
     matrix("udp_over_ipv6", "stream,reverse,bidir,rr", "udp", true);
 }
 
-/// A counter of a namespace, by the name that the kernel gives it in /proc/net/snmp6, or in
-/// /proc/net/snmp with its group in front (`Ip.FragCreates`).
-fn counter(namespace: &Namespace, name: &str) -> u64 {
-    let Some((group, field)) = name.split_once('.') else {
-        let text = namespace.run("cat", &["/proc/net/snmp6"]);
-        let mut lines = text
-            .lines()
-            .filter_map(|line| line.split_once(char::is_whitespace));
-        let found = lines.find(|(key, _)| *key == name);
-        return found
-            .and_then(|(_, value)| value.trim().parse().ok())
-            .expect("a counter");
-    };
-    let text = namespace.run("cat", &["/proc/net/snmp"]);
-    let prefix = format!("{group}:");
-    let mut lines = text.lines().filter(|line| line.starts_with(&prefix));
-    let (names, values) = (lines.next().expect("names"), lines.next().expect("values"));
-    let mut pairs = names.split(' ').zip(values.split(' '));
-    let found = pairs.find(|(key, _)| *key == field);
-    found
-        .and_then(|(_, value)| value.parse().ok())
-        .expect("a counter")
-}
-
 #[test]
 fn without_a_size_datagrams_fill_the_path_and_are_never_fragmented() {
     if !can_make_namespaces("without_a_size_datagrams_fill_the_path_and_are_never_fragmented") {
@@ -159,7 +135,7 @@ fn without_a_size_datagrams_fill_the_path_and_are_never_fragmented() {
         }
     }
     for side in [&veth.client, &veth.server] {
-        let fragments = counter(side, "Ip.FragCreates") + counter(side, "Ip6FragCreates");
+        let fragments = side.counter("Ip.FragCreates") + side.counter("Ip6FragCreates");
         assert_eq!(fragments, 0, "{}", side.name());
     }
 }
