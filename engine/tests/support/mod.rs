@@ -9,3 +9,5 @@ pub mod alloc;
 pub mod netns;
 pub mod process;
 pub mod relay;
+pub mod seccomp;
+pub mod session;
