@@ -19,7 +19,7 @@ use super::assemble::{self, SampleInput};
 use super::factory::Factory;
 use super::interrupt::Interrupts;
 use super::local::LocalServer;
-use super::{VERSION, boot_id, host_facts, output};
+use super::{VERSION, boot_id, host_facts, output, path_facts};
 
 /// Code of what a signal ended.
 const INTERRUPTED: &str = "interrupted";
@@ -88,15 +88,19 @@ fn conduct(invocation: &RunInvocation, run: &mut Run, stop: Stop) -> Result<(), 
     );
     let server = match local {
         true => Some(
-            LocalServer::start(cpus.server.clone(), cpus.findings.clone())
+            LocalServer::start(cpus.clone())
                 .map_err(|text| Refusal::new(5, "local-server", text))?,
         ),
         false => None,
     };
     let session = Session {
         invocation,
+        factory: Factory::new(
+            cpus.client,
+            local.then(|| cpus.server.clone()),
+            cpus.findings,
+        ),
         server_cpus: cpus.server,
-        factory: Factory::new(cpus.client, local, cpus.findings),
         stop,
     };
     let address = server.as_ref().map(|s| s.address);
@@ -139,9 +143,7 @@ impl Session<'_> {
     ) -> Result<(), Refusal> {
         run.client = Some(host_facts(None));
         let mut client = self.connect(run, local).await?;
-        let interface = crate::host::path::interface_to(client.addresses().0);
-        let facts = host_facts(interface.as_deref());
-        run.client = Some(facts);
+        run.client = Some(path_facts(client.addresses().0));
         run.server = Some(client.server_facts().clone());
         let cases = self.invocation.plan.cases.clone();
         let mut complete = true;

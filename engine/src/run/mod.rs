@@ -45,3 +45,8 @@ fn host_facts(path_interface: Option<&str>) -> crate::record::HostFacts {
     facts.ringperf = VERSION.to_string();
     facts
 }
+
+/// This host's facts on the path that ends at an address of its own.
+fn path_facts(own: std::net::SocketAddr) -> crate::record::HostFacts {
+    host_facts(crate::host::path::interface_to(own).as_deref())
+}

@@ -135,7 +135,7 @@ fn group(ending: &Ending<'_>, g: usize, window_ns: u64) -> GroupReport {
             .case
             .options
             .verify
-            .then(|| ending.outcomes.iter().map(|o| o.corrupt_bytes).sum()),
+            .then(|| of_group(ending, g).map(|f| f.corrupt_bytes).sum()),
         offered_per_second: offered(ending.case).filter(|_| paced),
     }
 }
@@ -369,6 +369,14 @@ fn findings(ending: &mut Ending<'_>) -> Vec<Finding> {
              (widen net.ipv4.ip_local_port_range, add addresses, or use --close rst)"
         );
         findings.push(Finding::new(Severity::Warning, "ports-exhausted", text));
+    }
+    let unanswered: u64 = ending.outcomes.iter().map(|o| o.unanswered).sum();
+    if unanswered > 0 {
+        let text = format!(
+            "the {side} dropped {unanswered} requests, since more waited for their answers than \
+             the depth allows: the client gives them up faster than --think lets them be answered"
+        );
+        findings.push(Finding::new(Severity::Warning, "requests-dropped", text));
     }
     if let Some(net) = &ending.net {
         findings.extend(net_findings(ending, net, side));

@@ -155,6 +155,11 @@ pub struct Assembly {
 }
 
 impl Assembly {
+    /// Bytes of the message that is not complete yet.
+    pub fn partial(&self) -> u64 {
+        self.partial
+    }
+
     /// Adds received bytes; returns how many messages of `size` bytes are now complete.
     pub fn take(&mut self, bytes: u64, size: u64) -> u64 {
         self.partial += bytes;

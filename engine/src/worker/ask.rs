@@ -6,6 +6,7 @@ use crate::traffic::transactions::Slot as Transaction;
 use crate::traffic::udp::{Header, Phase};
 
 use super::cycle::{BufferUse, Stage, Worker};
+use super::datagram::wrong_in_datagram;
 use super::flow::Role;
 
 impl<B: Backend> Worker<B> {
@@ -18,9 +19,12 @@ impl<B: Backend> Worker<B> {
             let may = !flow.ended
                 && self.outstanding.has_room(f)
                 && !flow.budget.spent()
-                && flow.is_due(paced);
-            if !may || (flow.role == Role::DatagramAsk && self.free.is_empty()) {
+                && (!paced || flow.is_due(1));
+            if !may {
                 return;
+            }
+            if flow.role == Role::DatagramAsk && self.free.is_empty() {
+                return self.wait_for_buffer(f);
             }
             let start = self.intended(f);
             self.flows[f].budget.take(1);
@@ -100,8 +104,8 @@ impl<B: Backend> Worker<B> {
 
     /// A datagram request left. One that the kernel refused is lost and will time out.
     pub(super) fn request_sent(&mut self, f: usize, event: Event) {
-        self.free.push(event.token);
         self.flows[f].in_flight -= 1;
+        self.free_buffer(event.token);
         self.issue(f);
     }
 
@@ -132,10 +136,9 @@ impl<B: Backend> Worker<B> {
         if datagrams {
             self.datagram_answer(f, &event);
         } else {
-            let complete = {
-                let size = self.case.response_bytes;
-                self.flows[f].assembly.take(event.result as u64, size)
-            };
+            let size = self.case.response_bytes;
+            self.check_messages(f, &event, size);
+            let complete = self.flows[f].assembly.take(event.result as u64, size);
             for _ in 0..complete {
                 if let Some(transaction) = self.outstanding.end_oldest(f) {
                     self.transaction_done(f, transaction);
@@ -178,6 +181,9 @@ impl<B: Backend> Worker<B> {
         let tag = self.tag();
         let data = self.backend.data(event);
         let wanted = tag.read(data, self.session, self.flows[f].number);
+        if wanted.is_some() && self.case.options.verify {
+            self.flows[f].corrupt_bytes += wrong_in_datagram(data);
+        }
         let ended = wanted.and_then(|t| self.outstanding.end_tagged(f, t, tag.mask()));
         match ended {
             Some(transaction) if self.expired(&transaction) => {

@@ -31,6 +31,9 @@ pub(super) const ADAPT_NS: u64 = 100_000_000;
 /// What waking a sleeping thread costs at worst: gaps shorter than this are worth spinning over.
 const WAKE_NS: u64 = 50_000;
 
+/// Rounds of a spinning loop between two yields: some tens of microseconds.
+const ROUNDS_TO_YIELD: u64 = 64;
+
 /// Where a worker is in its sample.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Stage {
@@ -66,6 +69,7 @@ pub(super) struct Worker<B> {
     pub(super) case: Case,
     pub(super) choices: Choices,
     pub(super) session: u32,
+    pub(super) yields: bool,
     pub(super) flows: Vec<Flow>,
     pub(super) by_slot: Vec<u32>,
     pub(super) recorder: Recorder,
@@ -80,6 +84,8 @@ pub(super) struct Worker<B> {
     pub(super) waiting_echoes: std::collections::VecDeque<u32>,
     pub(super) free_echoes: Vec<u32>,
     pub(super) free: Vec<u32>,
+    /// Flows that wait for a private buffer, in the order of their asking.
+    pub(super) hungry: std::collections::VecDeque<u32>,
     pub(super) uses: Vec<BufferUse>,
     pub(super) next_sender: usize,
     pub(super) listener: Option<(crate::backend::Slot, std::net::IpAddr)>,
@@ -99,15 +105,20 @@ pub(super) struct Worker<B> {
 /// Counts of the worker as a whole.
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct Tally {
-    pub(super) corrupt_bytes: u64,
     pub(super) ports_exhausted: u64,
     pub(super) receive_operations: u64,
+    /// Requests that could not be answered since too many waited for their answers.
+    pub(super) unanswered: u64,
     /// First and last arrival; 0 where there was none.
     pub(super) first_arrival_ns: u64,
     pub(super) last_arrival_ns: u64,
+    /// Since when nothing arrived: the last arrival, or the begin of the drain.
+    pub(super) silent_since_ns: u64,
     /// Time in waits that never sleep, and in those that may.
     pub(super) spun_ns: u64,
     pub(super) slept_ns: u64,
+    /// Rounds of the loop that did not sleep, where the CPU is shared.
+    pub(super) rounds: u64,
 }
 
 /// Which marks are behind, and what is due next.
@@ -117,6 +128,7 @@ pub(super) struct Clock {
     pub(super) crossed_t1: bool,
     pub(super) next_adapt_ns: u64,
     pub(super) next_expiry_ns: u64,
+    pub(super) accept_ns: u64,
     pub(super) last_event_ns: u64,
     pub(super) event_gap_ns: u64,
 }
@@ -128,6 +140,7 @@ impl Default for Clock {
             crossed_t1: false,
             next_adapt_ns: u64::MAX,
             next_expiry_ns: u64::MAX,
+            accept_ns: u64::MAX,
             last_event_ns: 0,
             event_gap_ns: 0,
         }
@@ -147,13 +160,26 @@ impl<B: Backend> Worker<B> {
             self.now = monotonic_ns();
             let waited = self.now - before;
             match wait {
-                WaitFor::Nothing => self.tally.spun_ns += waited,
+                WaitFor::Nothing => {
+                    self.tally.spun_ns += waited;
+                    self.let_others_run();
+                }
                 WaitFor::Event { .. } => self.tally.slept_ns += waited,
             }
             self.cross_marks();
             self.take_events();
         }
         Ok(())
+    }
+
+    /// On a CPU that the control thread has to share, gives way once in many rounds.
+    fn let_others_run(&mut self) {
+        if self.yields {
+            self.tally.rounds += 1;
+            if self.tally.rounds.is_multiple_of(ROUNDS_TO_YIELD) {
+                std::thread::yield_now();
+            }
+        }
     }
 
     fn take_events(&mut self) {
@@ -274,6 +300,7 @@ impl<B: Backend> Worker<B> {
         }
         self.think_over();
         self.expire();
+        self.accept_again();
         if let Stage::Draining(until) = self.stage {
             self.check_drained(until);
         }
@@ -288,19 +315,48 @@ impl<B: Backend> Worker<B> {
             // Everything counts, also what came before this side heard of the start.
             self.clock.crossed_t0 = true;
             self.mark_flows(|flow| flow.at_t0 = Some(Default::default()));
-            self.check_limit();
         }
         if let Some(schedule) = &mut self.schedule {
             schedule.start(start_ns);
         }
         self.clock.next_adapt_ns = start_ns + ADAPT_NS;
         self.cross_marks();
+        self.end_empty_streams();
         if self.schedule.is_none() {
             for f in 0..self.flows.len() {
                 self.issue(f);
             }
         }
         self.issue_due();
+    }
+
+    /// Ends the streams whose share of the limit is nothing: fewer bytes than flows.
+    fn end_empty_streams(&mut self) {
+        if self.case.duration_ns().is_some() {
+            return;
+        }
+        for f in 0..self.flows.len() {
+            if self.flows[f].role == Role::StreamSend && self.flows[f].budget.spent() {
+                self.shut(f);
+            }
+        }
+        self.check_limit();
+    }
+
+    /// Lets the flow have the next private buffer that gets free, after those that wait already.
+    pub(super) fn wait_for_buffer(&mut self, f: usize) {
+        if !std::mem::replace(&mut self.flows[f].hungry, true) {
+            self.hungry.push_back(f as u32);
+        }
+    }
+
+    /// Takes a private buffer back, for the flow that waits the longest.
+    pub(super) fn free_buffer(&mut self, index: u32) {
+        self.free.push(index);
+        if let Some(f) = self.hungry.pop_front() {
+            self.flows[f as usize].hungry = false;
+            self.issue(f as usize);
+        }
     }
 
     /// Issues what the schedule says is due by now.
@@ -359,7 +415,7 @@ impl<B: Backend> Worker<B> {
             Proto::Udp => DATAGRAM_DRAIN_NS,
         };
         self.stage = Stage::Draining(self.now + bound);
-        self.tally.last_arrival_ns = self.now;
+        self.tally.silent_since_ns = self.now;
         for f in 0..self.flows.len() {
             match self.flows[f].role {
                 Role::StreamSend => self.stream_end(f),
@@ -383,7 +439,7 @@ impl<B: Backend> Worker<B> {
             Role::StreamSend | Role::StreamReceive | Role::Answer => flow.ended,
             Role::DatagramSend => flow.in_flight == 0,
             Role::DatagramReceive | Role::DatagramAnswer => {
-                self.now >= self.tally.last_arrival_ns + DATAGRAM_SILENCE_NS
+                self.now >= self.tally.silent_since_ns + DATAGRAM_SILENCE_NS
             }
             Role::Ask | Role::DatagramAsk => self.outstanding.used(f) == 0,
             Role::Connect => flow.slot.is_none() || self.outstanding.used(f) == 0,
@@ -413,6 +469,7 @@ impl<B: Backend> Worker<B> {
 
     fn next_deadline(&self) -> u64 {
         let mut until = self.recorder.next_tick_ns().min(self.clock.next_expiry_ns);
+        until = until.min(self.clock.accept_ns);
         if let Some(marks) = self.marks {
             until = until.min(if self.clock.crossed_t0 {
                 u64::MAX
@@ -440,7 +497,7 @@ impl<B: Backend> Worker<B> {
             Stage::Draining(end) => {
                 until = until.min(end);
                 if self.case.proto == Proto::Udp {
-                    until = until.min(self.tally.last_arrival_ns + DATAGRAM_SILENCE_NS);
+                    until = until.min(self.tally.silent_since_ns + DATAGRAM_SILENCE_NS);
                 }
             }
             Stage::Armed | Stage::Done => {}

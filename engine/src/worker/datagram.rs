@@ -5,6 +5,7 @@ use crate::plan::Limit;
 use crate::traffic::udp::{Arrival, HEADER_BYTES, Header, Phase};
 
 use super::cycle::{BufferUse, Stage, Worker};
+use super::policy::wrong_bytes;
 
 impl<B: Backend> Worker<B> {
     /// Sends from flow `f` first, then, where nothing is scheduled, from the others in turn, so
@@ -34,19 +35,18 @@ impl<B: Backend> Worker<B> {
         let per_send = u64::from(self.choices.per_send);
         let flow = &self.flows[f];
         let Some(slot) = flow.slot else { return false };
-        let enough = !paced || flow.due >= flow.issued + per_send;
-        if flow.in_flight >= self.choices.depth || !enough {
-            return false;
-        }
         let bytes = flow.budget.peek(per_send);
-        if bytes == 0 {
+        let messages = bytes.div_ceil(self.case.request_bytes.max(1));
+        let ready = bytes > 0 && (!paced || flow.is_due(messages));
+        if flow.in_flight >= self.choices.depth || !ready {
             return false;
         }
         let Some(index) = self.free.pop() else {
+            if paced {
+                self.wait_for_buffer(f);
+            }
             return false;
         };
-        let size = self.case.request_bytes.max(1);
-        let messages = bytes.div_ceil(size);
         for _ in 0..if paced { messages } else { 0 } {
             self.intended(f);
         }
@@ -110,19 +110,20 @@ impl<B: Backend> Worker<B> {
         let index = event.token;
         let used = self.uses[index as usize];
         let draining = self.stage != Stage::Running;
+        let over = self.stage == Stage::Done || self.signals.stopping() > 1;
         let again = matches!(
             -event.result,
             libc::ENOBUFS | libc::EAGAIN | libc::ECONNREFUSED | libc::EINTR
         );
-        if let (true, false, Some(slot)) = (again, draining, self.flows[f].slot) {
+        if let (true, false, Some(slot)) = (again, over, self.flows[f].slot) {
             let from = SendFrom::Buffer {
                 index,
                 len: used.bytes,
             };
             return self.backend.send(slot, index, from);
         }
-        self.free.push(index);
         self.flows[f].in_flight -= 1;
+        self.free_buffer(index);
         // A packet filter's refusal (EPERM) is a datagram that was sent and lost on this host.
         if event.result > 0 || event.result == -libc::EPERM {
             self.count_datagrams(f, used);
@@ -206,6 +207,9 @@ impl<B: Backend> Worker<B> {
                 continue;
             }
             flow.arrived += 1;
+            if self.case.options.verify {
+                flow.corrupt_bytes += wrong_in_datagram(datagram);
+            }
             let arrival = tracker.arrived(header.phase, header.sequence);
             if let (Some(at), true) = (control.received_realtime_ns, header.phase == Phase::Window)
             {
@@ -228,6 +232,12 @@ impl<B: Backend> Worker<B> {
                 .received_in_window(flow.group, self.now, window.0, window.1);
         }
     }
+}
+
+/// Bytes behind a datagram's header that differ from the pattern.
+pub(super) fn wrong_in_datagram(datagram: &[u8]) -> u64 {
+    let payload = datagram.get(HEADER_BYTES..).unwrap_or_default();
+    wrong_bytes(payload, HEADER_BYTES as u64..)
 }
 
 /// Datagrams in one receive operation.

@@ -106,8 +106,14 @@ pub struct Flow {
     pub ended: bool,
     /// The write side has been shut down.
     pub shut: bool,
+    /// Waits for a private buffer.
+    pub hungry: bool,
+    /// The last connection failed (crr).
+    pub failed: bool,
     /// Position in the stream, for verification: sent or received bytes.
     pub position: u64,
+    /// Bytes that verification found wrong.
+    pub corrupt_bytes: u64,
     /// Received bytes at the last adaptation of the low-water mark.
     pub adapted_at_bytes: u64,
     /// Low-water mark in force.
@@ -142,7 +148,10 @@ impl Flow {
             phase_next: [0; 3],
             ended: false,
             shut: false,
+            hungry: false,
+            failed: false,
             position: 0,
+            corrupt_bytes: 0,
             adapted_at_bytes: 0,
             low_water: 1,
             low_water_max: 1,
@@ -163,8 +172,8 @@ impl Flow {
         }
     }
 
-    /// Whether another message may be issued now, as far as the schedule goes.
-    pub fn is_due(&self, paced: bool) -> bool {
-        !paced || self.due > self.issued
+    /// Whether so many messages may be issued now, as far as the schedule goes.
+    pub fn is_due(&self, messages: u64) -> bool {
+        self.due >= self.issued + messages
     }
 }

@@ -63,6 +63,8 @@ pub struct FlowOutcome {
     pub phase_sent: [u64; 3],
     /// The receiver's sequence account.
     pub account: Option<Account>,
+    /// Bytes that `verify` found wrong.
+    pub corrupt_bytes: u64,
     /// Interarrival jitter, nanoseconds.
     pub jitter_ns: Option<f64>,
     /// Datagrams that the socket dropped, and its receive buffer, bytes.
@@ -101,12 +103,12 @@ pub struct WorkerOutcome {
     pub stats: EngineStats,
     /// User and system time between start and stop, seconds.
     pub cpu_time: (f64, f64),
-    /// Bytes that `verify` found wrong.
-    pub corrupt_bytes: u64,
     /// Connections that found no free port.
     pub ports_exhausted: u64,
     /// UDP receive operations.
     pub receive_operations: u64,
+    /// Datagram requests that were dropped since too many waited for their answers.
+    pub unanswered: u64,
     /// First and last arrival, nanoseconds; 0 where there was none.
     pub arrivals_ns: (u64, u64),
     /// Time spent spinning and sleeping, nanoseconds.
@@ -148,9 +150,9 @@ impl<B: Backend> Worker<B> {
                 seconds(after.user_us, before.user_us),
                 seconds(after.system_us, before.system_us),
             ),
-            corrupt_bytes: self.tally.corrupt_bytes,
             ports_exhausted: self.tally.ports_exhausted,
             receive_operations: self.tally.receive_operations,
+            unanswered: self.tally.unanswered,
             arrivals_ns: (self.tally.first_arrival_ns, self.tally.last_arrival_ns),
             waited_ns: (self.tally.spun_ns, self.tally.slept_ns),
             remains: self.recorder.finish(),
@@ -210,7 +212,10 @@ impl<B: Backend> Worker<B> {
 
     fn flow_outcome(&self, f: usize) -> FlowOutcome {
         let flow = &self.flows[f];
-        let socket = flow.slot.map(|slot| self.backend.socket(slot));
+        // A connection that is being closed has no socket any more.
+        let closing = matches!(flow.role, Role::Connect | Role::Accepted) && flow.shut;
+        let slot = flow.slot.filter(|_| !closing);
+        let socket = slot.map(|slot| self.backend.socket(slot));
         let fd = socket.as_ref().map(AsFd::as_fd);
         let tcp = self.case.proto == Proto::Tcp;
         FlowOutcome {
@@ -228,6 +233,7 @@ impl<B: Backend> Worker<B> {
             arrived: flow.arrived,
             phase_sent: flow.phase_sent,
             account: self.trackers[f].as_ref().map(|tracker| tracker.account()),
+            corrupt_bytes: flow.corrupt_bytes,
             jitter_ns: self.jitters[f].value_ns(),
             socket_memory: fd
                 .filter(|_| !tcp)

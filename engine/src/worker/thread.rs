@@ -20,7 +20,7 @@ use crate::uring::Ring;
 use super::cycle::{BufferUse, Clock, Echo, Stage, Tally, Worker};
 use super::flow::{Flow, Role};
 use super::outcome::{TransactionTotals, WorkerOutcome};
-use super::policy::Choices;
+use super::policy::{Choices, pattern};
 use super::signals::Signals;
 
 /// What a worker has to know when it is made.
@@ -34,6 +34,8 @@ pub struct WorkerPlan {
     pub cpu: Option<u32>,
     /// This side is the client.
     pub client: bool,
+    /// A worker that spins lets other threads of its CPU run now and then.
+    pub yields: bool,
     /// The case.
     pub case: Case,
     /// What UDP headers carry.
@@ -256,7 +258,9 @@ fn flows_of(plan: &WorkerPlan, belongings: &Belongings) -> Vec<Flow> {
 /// What of the limit is a flow's: bytes for streams, transactions for those that ask.
 fn budget(case: &Case, role: Role, flow: u32) -> Budget {
     if !role.asks() {
-        return Budget::of_flow(case, flow);
+        let header = role == Role::DatagramSend && case.request_bytes >= HEADER_BYTES as u64;
+        let least = if header { HEADER_BYTES as u64 } else { 0 };
+        return Budget::of_flow(case, flow).at_least(least);
     }
     let each = (case.request_bytes + case.response_bytes).max(1);
     let limit = match case.limit {
@@ -302,7 +306,7 @@ fn assemble<B: Backend>(
     };
     let accepting = flows.iter().any(|f| f.role == Role::Accepted);
     let buffers = choices.buffers;
-    let sockets = choices.setup(&case, flows.len() as u32).sockets as usize;
+    let sockets = choices.sockets(&case, flows.len() as u32) as usize;
     Worker {
         outstanding: Outstanding::new(flows.len(), depth),
         trackers: flows
@@ -324,6 +328,7 @@ fn assemble<B: Backend>(
         waiting_echoes: VecDeque::with_capacity(echoes),
         free_echoes: (0..echoes as u32).collect(),
         free: (0..buffers).rev().collect(),
+        hungry: VecDeque::with_capacity(flows.len()),
         uses: vec![BufferUse::default(); buffers as usize],
         next_sender: 0,
         listener: None,
@@ -341,6 +346,7 @@ fn assemble<B: Backend>(
         clock: Clock::default(),
         failed: false,
         session: plan.session,
+        yields: plan.yields,
         notes: says.clone(),
         backend,
         case,
@@ -367,6 +373,23 @@ fn schedule(case: &Case, flows: &[Flow], own: &[u32]) -> Option<Schedule> {
 }
 
 impl<B: Backend> Worker<B> {
+    /// Puts the pattern into the private buffers, anew for each datagram of a send. Headers are
+    /// written over it.
+    fn fill_buffers(&mut self) {
+        let size = match self.choices.per_send {
+            1 => usize::MAX,
+            _ => self.case.request_bytes.max(1) as usize,
+        };
+        for index in 0..self.choices.buffers {
+            for datagram in self.backend.send_buffer(index).chunks_mut(size) {
+                datagram
+                    .iter_mut()
+                    .zip(0..)
+                    .for_each(|(byte, at)| *byte = pattern(at));
+            }
+        }
+    }
+
     /// Gives the sockets to the engine and arms every receive.
     fn settle(&mut self, belongings: Belongings, woken: OwnedFd) -> std::io::Result<()> {
         for (f, adopted) in belongings.flows.into_iter().enumerate() {
@@ -378,6 +401,9 @@ impl<B: Backend> Worker<B> {
             self.by_slot[slot as usize] = f as u32;
         }
         self.backend.add_waker(woken)?;
+        if self.case.options.verify {
+            self.fill_buffers();
+        }
         self.target = belongings.target;
         if let Some((socket, peer)) = belongings.listener {
             let slot = self.backend.add_listener(socket)?;

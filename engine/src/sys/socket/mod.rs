@@ -144,6 +144,19 @@ pub fn set_congestion(socket: BorrowedFd<'_>, name: &str) -> io::Result<()> {
     )
 }
 
+/// Lets traffic leave and arrive by one interface only (SO_BINDTODEVICE).
+///
+/// # Errors
+/// ENODEV where there is no such interface, EPERM where it may not be chosen.
+pub fn set_device(socket: BorrowedFd<'_>, name: &str) -> io::Result<()> {
+    set(
+        socket,
+        libc::SOL_SOCKET,
+        libc::SO_BINDTODEVICE,
+        name.as_bytes(),
+    )
+}
+
 /// Name of the congestion control in force.
 ///
 /// # Errors
