@@ -107,7 +107,7 @@ impl CrewFactory for Factory {
             Side::Server => case.server_workers,
         };
         let workers = workers.clamp(1, case.flows.max(1));
-        descriptors(offer, workers, self.other_side.is_some())?;
+        descriptors(side, offer, workers, self.other_side.is_some())?;
         crate::uring::available()
             .map_err(|e| Refusal::new(5, "io-uring-unavailable", on(side, &e.to_string())))?;
         let wanted = if offer.cpus.is_empty() {
@@ -181,7 +181,7 @@ fn start(
 }
 
 /// Refuses before any traffic what would run out of descriptors in the middle.
-fn descriptors(offer: &Offer, workers: u32, both_sides: bool) -> Result<(), Refusal> {
+fn descriptors(side: Side, offer: &Offer, workers: u32, both_sides: bool) -> Result<(), Refusal> {
     let case = &offer.case;
     let sides = if both_sides { 2 } else { 1 };
     let flows = u64::from(case.total_flows()) * sides;
@@ -203,5 +203,5 @@ fn descriptors(offer: &Offer, workers: u32, both_sides: bool) -> Result<(), Refu
          `ulimit -n {need}` or LimitNOFILE=",
         case.name
     );
-    Err(Refusal::new(5, "descriptor-limit", text))
+    Err(Refusal::new(5, "descriptor-limit", on(side, &text)))
 }

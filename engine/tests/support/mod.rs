@@ -10,3 +10,5 @@ pub mod netns;
 pub mod process;
 pub mod relay;
 pub mod sound;
+pub mod seccomp;
+pub mod session;
