@@ -57,7 +57,7 @@ pub(super) fn report(mut ending: Ending<'_>) -> SideReport {
 }
 
 /// The window's length by this side's clock: between its marks, or, where a count ends the
-/// sample, from the start to the last arrival or send.
+/// sample, from the start to the last arrival, or on a side that only sends to the last send.
 fn window_ns(ending: &Ending<'_>) -> u64 {
     let marks = ending.outcomes.iter().filter_map(|o| o.remains.marks);
     if ending.case.duration_ns().is_some() {
@@ -83,6 +83,10 @@ fn window_ns(ending: &Ending<'_>) -> u64 {
         });
     if last > 0 {
         return last.saturating_sub(first.min(ending.start_ns));
+    }
+    let sent = ending.outcomes.iter().map(|o| o.last_sent_ns).max();
+    if let Some(sent) = sent.filter(|sent| *sent > 0) {
+        return sent.saturating_sub(ending.start_ns);
     }
     marks
         .map(|m| m.t1_ns.saturating_sub(m.t0_ns))
@@ -276,7 +280,15 @@ fn intervals(ending: &Ending<'_>, window_ns: u64) -> Vec<Interval> {
             transactions,
         }
     };
-    rows.into_iter().map(interval).collect()
+    // Where a count ends the sample, the stop comes a little after the last arrival.
+    let behind = |row: &((u64, u32), (Counters, u64))| {
+        let ((index, _), (counters, transactions)) = row;
+        index * step >= window_ns && *transactions == 0 && *counters == Counters::default()
+    };
+    rows.into_iter()
+        .filter(|row| !behind(row))
+        .map(interval)
+        .collect()
 }
 
 fn flows(ending: &Ending<'_>) -> Vec<FlowReport> {

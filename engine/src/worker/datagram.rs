@@ -138,6 +138,7 @@ impl<B: Backend> Worker<B> {
 
     fn count_datagrams(&mut self, f: usize, used: BufferUse) {
         let (bytes, messages) = (u64::from(used.bytes), u64::from(used.messages));
+        self.tally.last_sent_ns = self.now;
         let flow = &mut self.flows[f];
         flow.lifetime.sent_bytes += bytes;
         flow.lifetime.sent_messages += messages;

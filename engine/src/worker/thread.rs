@@ -2,7 +2,7 @@
 
 use std::collections::{BinaryHeap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
@@ -10,7 +10,7 @@ use std::thread::JoinHandle;
 use crate::backend::Backend;
 use crate::measure::recorder::{BatchReader, Recorder, RecorderPlan};
 use crate::plan::{Case, Limit, Load, Proto, Traffic};
-use crate::sys::{affinity, rusage};
+use crate::sys::{address, affinity, rusage};
 use crate::traffic::budget::Budget;
 use crate::traffic::schedule::Schedule;
 use crate::traffic::tag::Tag;
@@ -409,6 +409,8 @@ impl<B: Backend> Worker<B> {
             if f >= self.flows.len() {
                 break;
             }
+            let fd = adopted.socket.as_fd();
+            self.flows[f].addresses = address::local(fd).ok().zip(address::peer(fd).ok());
             let slot = self.backend.add(adopted.socket)?;
             self.flows[f].slot = Some(slot);
             self.by_slot[slot as usize] = f as u32;
