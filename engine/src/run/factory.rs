@@ -11,9 +11,10 @@ use crate::host::placement;
 use crate::measure::cpu::CpuMonitor;
 use crate::record::Finding;
 use crate::sys::limits;
-use crate::worker::{WorkerHandle, WorkerPlan, spawn};
+use crate::worker::{EngineKind, WorkerHandle, WorkerPlan, spawn};
 
 use super::crew::DataCrew;
+use super::engine;
 
 /// Length of the idle baseline of the CPU figures.
 const BASELINE: Duration = Duration::from_secs(1);
@@ -69,8 +70,7 @@ impl CrewFactory for Factory {
         };
         let workers = workers.clamp(1, case.flows.max(1));
         descriptors(offer, workers, self.both_sides_here)?;
-        crate::uring::available()
-            .map_err(|e| Refusal::new(5, "io-uring-unavailable", on(side, &e.to_string())))?;
+        let chosen = engine::choose(side, case)?;
         let wanted = if offer.cpus.is_empty() {
             &self.cpus
         } else {
@@ -81,7 +81,8 @@ impl CrewFactory for Factory {
             .map_err(|e| Refusal::new(e.exit_code(), e.code(), on(side, &e.to_string())))?;
         let mut findings = self.findings.clone();
         findings.extend(placed.findings);
-        let handles = start(side, offer, workers, &placed.cpus)?;
+        findings.extend(chosen.finding);
+        let handles = start(side, offer, workers, &placed.cpus, chosen.kind)?;
         let mut monitor = self.monitor();
         if let Some(monitor) = &mut monitor {
             monitor.set_spinning(spins(side, offer));
@@ -89,8 +90,8 @@ impl CrewFactory for Factory {
         Ok(Box::new(DataCrew::new(
             side,
             offer,
-            handles,
-            placed.cpus,
+            (handles, placed.cpus),
+            chosen.reason,
             monitor,
             findings,
         )))
@@ -106,7 +107,7 @@ fn spins(side: Side, offer: &Offer) -> bool {
     wait == crate::plan::Wait::Spin
 }
 
-fn on(side: Side, text: &str) -> String {
+pub(super) fn on(side: Side, text: &str) -> String {
     match side {
         Side::Client => format!("on the client: {text}"),
         Side::Server => format!("on the server: {text}"),
@@ -118,6 +119,7 @@ fn start(
     offer: &Offer,
     workers: u32,
     cpus: &[u32],
+    engine: EngineKind,
 ) -> Result<Vec<WorkerHandle>, Refusal> {
     let worker = |index: u32| {
         spawn(WorkerPlan {
@@ -125,6 +127,7 @@ fn start(
             workers,
             cpu: cpus.get(index as usize).copied(),
             client: side == Side::Client,
+            engine,
             case: offer.case.clone(),
             session: offer.cookie as u32,
         })
