@@ -23,6 +23,8 @@ pub(super) struct Ending<'a> {
     pub(super) case: &'a Case,
     pub(super) start_ns: u64,
     pub(super) outcomes: Vec<WorkerOutcome>,
+    /// Why it is the engine that it is.
+    pub(super) engine_reason: String,
     pub(super) histograms: &'a [GroupHistograms],
     pub(super) cpu: Option<CpuReport>,
     pub(super) net: Option<NetCounters>,
@@ -355,7 +357,7 @@ fn engine(ending: &Ending<'_>) -> EngineReport {
     EngineReport {
         name: first.stats.name.to_string(),
         features: first.stats.features.clone(),
-        reason: "the only engine".to_string(),
+        reason: ending.engine_reason.clone(),
         depth: first.choices.depth,
         receive_low_water: first
             .choices
