@@ -23,6 +23,8 @@ pub(super) struct Ending<'a> {
     pub(super) case: &'a Case,
     pub(super) start_ns: u64,
     pub(super) outcomes: Vec<WorkerOutcome>,
+    /// Why it is the engine that it is.
+    pub(super) engine_reason: String,
     pub(super) histograms: &'a [GroupHistograms],
     pub(super) cpu: Option<CpuReport>,
     pub(super) net: Option<NetCounters>,
@@ -57,7 +59,7 @@ pub(super) fn report(mut ending: Ending<'_>) -> SideReport {
 }
 
 /// The window's length by this side's clock: between its marks, or, where a count ends the
-/// sample, from the start to the last that came or went.
+/// sample, from the start to the last arrival, or on a side that only sends to the last send.
 fn window_ns(ending: &Ending<'_>) -> u64 {
     let marks = ending.outcomes.iter().filter_map(|o| o.remains.marks);
     let between = marks
@@ -75,6 +77,14 @@ fn window_ns(ending: &Ending<'_>) -> u64 {
     } else {
         last.saturating_sub(first.min(ending.start_ns))
     }
+    let sent = ending.outcomes.iter().map(|o| o.last_sent_ns).max();
+    if let Some(sent) = sent.filter(|sent| *sent > 0) {
+        return sent.saturating_sub(ending.start_ns);
+    }
+    marks
+        .map(|m| m.t1_ns.saturating_sub(m.t0_ns))
+        .max()
+        .unwrap_or(0)
 }
 
 fn of_group<'a>(ending: &'a Ending<'_>, g: usize) -> impl Iterator<Item = &'a FlowOutcome> {
@@ -263,11 +273,15 @@ fn intervals(ending: &Ending<'_>, window_ns: u64) -> Vec<Interval> {
             transactions,
         }
     };
-    // Where a count ends the sample, the clock goes on until the stop.
-    let counted = |row: &Interval| {
-        row.length_s > 0.0 || row.counters != Counters::default() || row.transactions > 0
+    // Where a count ends the sample, the stop comes a little after the last arrival.
+    let behind = |row: &((u64, u32), (Counters, u64))| {
+        let ((index, _), (counters, transactions)) = row;
+        index * step >= window_ns && *transactions == 0 && *counters == Counters::default()
     };
-    rows.into_iter().map(interval).filter(counted).collect()
+    rows.into_iter()
+        .filter(|row| !behind(row))
+        .map(interval)
+        .collect()
 }
 
 fn flows(ending: &Ending<'_>) -> Vec<FlowReport> {
@@ -336,7 +350,7 @@ fn engine(ending: &Ending<'_>) -> EngineReport {
     EngineReport {
         name: first.stats.name.to_string(),
         features: first.stats.features.clone(),
-        reason: "the only engine".to_string(),
+        reason: ending.engine_reason.clone(),
         depth: first.choices.depth,
         receive_low_water: first
             .choices

@@ -70,9 +70,8 @@ impl Role {
 pub struct Flow {
     /// Where its socket is; none while it has none (crr between connections).
     pub slot: Option<Slot>,
-    /// Own and other side's address, of a connection that lasts as long as the flow: once both
-    /// directions of a stream have ended, the socket no longer knows.
-    pub addresses: (Option<SocketAddr>, Option<SocketAddr>),
+    /// This side's and the other side's address, asked for while it is connected.
+    pub addresses: Option<(SocketAddr, SocketAddr)>,
     /// What it does.
     pub role: Role,
     /// Group of traffic.
@@ -134,7 +133,7 @@ impl Flow {
     pub fn new(role: Role, group: usize, number: u32, budget: Budget) -> Flow {
         Flow {
             slot: None,
-            addresses: (None, None),
+            addresses: None,
             role,
             group,
             number,

@@ -109,9 +109,10 @@ pub struct WorkerOutcome {
     pub receive_operations: u64,
     /// Datagram requests that were dropped since too many waited for their answers.
     pub unanswered: u64,
-    /// First arrival, and last arrival, send or request given up, nanoseconds; 0 where there was
-    /// none.
-    pub traffic_ns: (u64, u64),
+    /// First and last arrival, nanoseconds; 0 where there was none.
+    pub arrivals_ns: (u64, u64),
+    /// When the last send of a stream ended, nanoseconds; 0 where there was none.
+    pub last_sent_ns: u64,
     /// Time spent spinning and sleeping, nanoseconds.
     pub waited_ns: (u64, u64),
     /// What the engine failed of, where it failed.
@@ -154,7 +155,8 @@ impl<B: Backend> Worker<B> {
             ports_exhausted: self.tally.ports_exhausted,
             receive_operations: self.tally.receive_operations,
             unanswered: self.tally.unanswered,
-            traffic_ns: self.tally.traffic_ns(),
+            arrivals_ns: (self.tally.first_arrival_ns, self.tally.last_arrival_ns),
+            last_sent_ns: self.tally.last_sent_ns,
             waited_ns: (self.tally.spun_ns, self.tally.slept_ns),
             remains: self.recorder.finish(),
             error,
@@ -223,8 +225,12 @@ impl<B: Backend> Worker<B> {
             role: flow.role,
             group: flow.group as u32,
             flow: flow.number,
-            local: flow.addresses.0,
-            peer: flow.addresses.1.or(self.target),
+            local: flow.addresses.map(|(local, _)| local),
+            // The connections of crr come and go; only their target stays.
+            peer: match flow.role {
+                Role::Connect => self.target,
+                _ => flow.addresses.map(|(_, peer)| peer),
+            },
             window: flow.window_counts(),
             lifetime: flow.lifetime,
             transactions: flow.window_done,

@@ -206,7 +206,7 @@ impl<'a> Server<'a> {
         link.send(Message::Welcome {
             protocol: PROTOCOL,
             version: config.version.clone(),
-            data_port: self.data_port,
+            data_port: config.data_ports.map_or(0, |_| self.data_port),
             host: Box::new(facts.unwrap_or_default()),
         });
         let max = config.limits.max_duration.map(|max| max.as_nanos() as u64);
