@@ -59,7 +59,7 @@ pub(super) fn report(mut ending: Ending<'_>) -> SideReport {
 }
 
 /// The window's length by this side's clock: between its marks, or, where a count ends the
-/// sample, from the start to the last arrival, or on a side that only sends to the last send.
+/// sample, from the start to the last that came or went.
 fn window_ns(ending: &Ending<'_>) -> u64 {
     let marks = ending.outcomes.iter().filter_map(|o| o.remains.marks);
     let between = marks
@@ -77,14 +77,6 @@ fn window_ns(ending: &Ending<'_>) -> u64 {
     } else {
         last.saturating_sub(first.min(ending.start_ns))
     }
-    let sent = ending.outcomes.iter().map(|o| o.last_sent_ns).max();
-    if let Some(sent) = sent.filter(|sent| *sent > 0) {
-        return sent.saturating_sub(ending.start_ns);
-    }
-    marks
-        .map(|m| m.t1_ns.saturating_sub(m.t0_ns))
-        .max()
-        .unwrap_or(0)
 }
 
 fn of_group<'a>(ending: &'a Ending<'_>, g: usize) -> impl Iterator<Item = &'a FlowOutcome> {

@@ -112,8 +112,10 @@ pub(super) struct Tally {
     /// First and last arrival; 0 where there was none.
     pub(super) first_arrival_ns: u64,
     pub(super) last_arrival_ns: u64,
-    /// When the last send of a stream ended; 0 where there was none.
+    /// When the last send was counted; 0 where none was.
     pub(super) last_sent_ns: u64,
+    /// When the last transaction was given up; 0 where none was.
+    pub(super) last_failure_ns: u64,
     /// Since when nothing arrived: the last arrival, or the begin of the drain.
     pub(super) silent_since_ns: u64,
     /// Time in waits that never sleep, and in those that may.

@@ -90,6 +90,8 @@ pub struct Flow {
     pub at_t1: Option<Counters>,
     /// Sends in flight.
     pub in_flight: u32,
+    /// Datagrams for which the socket's buffer is known to have room.
+    pub room: u32,
     /// What is left of a limit.
     pub budget: Budget,
     /// Open loop: messages that are due since the beginning.
@@ -143,6 +145,7 @@ impl Flow {
             at_t0: None,
             at_t1: None,
             in_flight: 0,
+            room: 0,
             budget,
             due: 0,
             issued: 0,
