@@ -11,9 +11,10 @@ use crate::host::placement;
 use crate::measure::cpu::CpuMonitor;
 use crate::record::{Finding, Severity};
 use crate::sys::{affinity, limits};
-use crate::worker::{WorkerHandle, WorkerPlan, spawn};
+use crate::worker::{EngineKind, WorkerHandle, WorkerPlan, spawn};
 
 use super::crew::DataCrew;
+use super::engine;
 
 /// Length of the idle baseline of the CPU figures.
 const BASELINE: Duration = Duration::from_secs(1);
@@ -108,8 +109,7 @@ impl CrewFactory for Factory {
         };
         let workers = workers.clamp(1, case.flows.max(1));
         descriptors(side, offer, workers, self.other_side.is_some())?;
-        crate::uring::available()
-            .map_err(|e| Refusal::new(5, "io-uring-unavailable", on(side, &e.to_string())))?;
+        let chosen = engine::choose(side, case)?;
         let wanted = if offer.cpus.is_empty() {
             &self.cpus
         } else {
@@ -120,8 +120,10 @@ impl CrewFactory for Factory {
             .map_err(|e| Refusal::new(e.exit_code(), e.code(), on(side, &e.to_string())))?;
         let mut findings = self.findings.clone();
         findings.extend(placed.findings);
+        findings.extend(chosen.finding);
         let yields = self.keep_clear(side, offer, &cpus.allowed, &placed.cpus, &mut findings);
-        let handles = start(side, offer, workers, &placed.cpus, yields)?;
+        let how = (chosen.kind, yields);
+        let handles = start(side, offer, workers, &placed.cpus, how)?;
         let mut monitor = self.monitor();
         if let Some(monitor) = &mut monitor {
             monitor.set_spinning(spins(side, offer));
@@ -129,8 +131,8 @@ impl CrewFactory for Factory {
         Ok(Box::new(DataCrew::new(
             side,
             offer,
-            handles,
-            placed.cpus,
+            (handles, placed.cpus),
+            chosen.reason,
             monitor,
             findings,
         )))
@@ -146,7 +148,7 @@ fn spins(side: Side, offer: &Offer) -> bool {
     wait == crate::plan::Wait::Spin
 }
 
-fn on(side: Side, text: &str) -> String {
+pub(super) fn on(side: Side, text: &str) -> String {
     match side {
         Side::Client => format!("on the client: {text}"),
         Side::Server => format!("on the server: {text}"),
@@ -158,7 +160,7 @@ fn start(
     offer: &Offer,
     workers: u32,
     cpus: &[u32],
-    yields: bool,
+    (engine, yields): (EngineKind, bool),
 ) -> Result<Vec<WorkerHandle>, Refusal> {
     let worker = |index: u32| {
         spawn(WorkerPlan {
@@ -166,6 +168,7 @@ fn start(
             workers,
             cpu: cpus.get(index as usize).copied(),
             client: side == Side::Client,
+            engine,
             yields,
             case: offer.case.clone(),
             session: offer.cookie as u32,

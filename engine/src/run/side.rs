@@ -23,6 +23,8 @@ pub(super) struct Ending<'a> {
     pub(super) case: &'a Case,
     pub(super) start_ns: u64,
     pub(super) outcomes: Vec<WorkerOutcome>,
+    /// Why it is the engine that it is.
+    pub(super) engine_reason: String,
     pub(super) histograms: &'a [GroupHistograms],
     pub(super) cpu: Option<CpuReport>,
     pub(super) net: Option<NetCounters>,
@@ -57,7 +59,7 @@ pub(super) fn report(mut ending: Ending<'_>) -> SideReport {
 }
 
 /// The window's length by this side's clock: between its marks, or, where a count ends the
-/// sample, from the start to the last arrival or send.
+/// sample, from the start to the last arrival, or on a side that only sends to the last send.
 fn window_ns(ending: &Ending<'_>) -> u64 {
     let marks = ending.outcomes.iter().filter_map(|o| o.remains.marks);
     if ending.case.duration_ns().is_some() {
@@ -83,6 +85,10 @@ fn window_ns(ending: &Ending<'_>) -> u64 {
         });
     if last > 0 {
         return last.saturating_sub(first.min(ending.start_ns));
+    }
+    let sent = ending.outcomes.iter().map(|o| o.last_sent_ns).max();
+    if let Some(sent) = sent.filter(|sent| *sent > 0) {
+        return sent.saturating_sub(ending.start_ns);
     }
     marks
         .map(|m| m.t1_ns.saturating_sub(m.t0_ns))
@@ -180,10 +186,18 @@ fn udp(ending: &Ending<'_>, g: usize) -> Option<UdpReport> {
         }
         jitters.extend(flow.jitter_ns);
     }
+    let options = &ending.case.options;
+    let alone = options.gso.is_none() && !options.gro;
     let jitter_ns =
-        (!jitters.is_empty()).then(|| jitters.iter().sum::<f64>() / jitters.len() as f64);
+        (alone && !jitters.is_empty()).then(|| jitters.iter().sum::<f64>() / jitters.len() as f64);
     let jitter_missing = match (&jitter_ns, &ending.case.load) {
         (Some(_), _) => None,
+        (None, _) if options.gso.is_some() => {
+            Some("datagrams of one send share their stamp (--gso)".to_string())
+        }
+        (None, _) if options.gro => {
+            Some("merged datagrams share their receive time (--gro)".to_string())
+        }
         (None, Load::Closed) => Some("the traffic is not paced".to_string()),
         (None, _) if !headers => Some("the datagrams have no room for a stamp".to_string()),
         (None, _) => Some("no kernel receive time".to_string()),
@@ -268,7 +282,15 @@ fn intervals(ending: &Ending<'_>, window_ns: u64) -> Vec<Interval> {
             transactions,
         }
     };
-    rows.into_iter().map(interval).collect()
+    // Where a count ends the sample, the stop comes a little after the last arrival.
+    let behind = |row: &((u64, u32), (Counters, u64))| {
+        let ((index, _), (counters, transactions)) = row;
+        index * step >= window_ns && *transactions == 0 && *counters == Counters::default()
+    };
+    rows.into_iter()
+        .filter(|row| !behind(row))
+        .map(interval)
+        .collect()
 }
 
 fn flows(ending: &Ending<'_>) -> Vec<FlowReport> {
@@ -335,7 +357,7 @@ fn engine(ending: &Ending<'_>) -> EngineReport {
     EngineReport {
         name: first.stats.name.to_string(),
         features: first.stats.features.clone(),
-        reason: "the only engine".to_string(),
+        reason: ending.engine_reason.clone(),
         depth: first.choices.depth,
         receive_low_water: first
             .choices

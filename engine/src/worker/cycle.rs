@@ -112,6 +112,8 @@ pub(super) struct Tally {
     /// First and last arrival; 0 where there was none.
     pub(super) first_arrival_ns: u64,
     pub(super) last_arrival_ns: u64,
+    /// When the last send of a stream ended; 0 where there was none.
+    pub(super) last_sent_ns: u64,
     /// Since when nothing arrived: the last arrival, or the begin of the drain.
     pub(super) silent_since_ns: u64,
     /// Time in waits that never sleep, and in those that may.
@@ -226,12 +228,22 @@ impl<B: Backend> Worker<B> {
         }
     }
 
-    /// A receive on a flow that only sends: the other side's end, or an error.
+    /// A receive on a flow that only sends: the other side's end, or an error. What arrives on a
+    /// flow of datagrams is a repeated hello or an ICMP error, which ends nothing.
     fn ignored(&mut self, f: usize, event: Event) {
         self.backend.recycle(&event);
+        if self.flows[f].role == Role::DatagramSend {
+            if let (false, Some(slot)) = (event.armed, self.flows[f].slot)
+                && event.result != -libc::ECANCELED
+            {
+                self.backend.receive(slot);
+            }
+            return;
+        }
         if event.result == 0 && self.flows[f].shut {
             // The receiver has read everything and ends its direction in turn.
             self.flows[f].ended = true;
+            self.check_limit();
         } else if event.result <= 0 {
             self.broken(
                 f,
@@ -280,23 +292,22 @@ impl<B: Backend> Worker<B> {
     }
 
     fn on_time(&mut self) {
-        match self.stage {
-            Stage::Armed => {
-                if self.signals.stopping() > 0 {
-                    self.stage = Stage::Done;
-                } else if let Some(start) = self.signals.started() {
-                    self.begin(start);
-                }
+        if self.stage == Stage::Armed {
+            // A stop may come so soon after the start that this thread sees both at once; what
+            // was sent to it meanwhile is still to be received.
+            if let Some(start) = self.signals.started() {
+                self.begin(start);
+            } else if self.signals.stopping() > 0 {
+                self.stage = Stage::Done;
             }
-            Stage::Running => {
-                if self.signals.stopping() > 0 {
-                    self.begin_drain();
-                } else {
-                    self.issue_due();
-                    self.adapt_low_water();
-                }
+        }
+        if self.stage == Stage::Running {
+            if self.signals.stopping() > 0 {
+                self.begin_drain();
+            } else {
+                self.issue_due();
+                self.adapt_low_water();
             }
-            Stage::Draining(_) | Stage::Done => {}
         }
         self.think_over();
         self.expire();
@@ -531,7 +542,8 @@ impl<B: Backend> Worker<B> {
             .iter()
             .enumerate()
             .all(|(f, flow)| match flow.role {
-                Role::StreamSend | Role::StreamReceive => flow.ended || flow.shut,
+                // A sender's ends once the receiver has read everything and ended its own.
+                Role::StreamSend | Role::StreamReceive => flow.ended,
                 Role::DatagramSend => flow.budget.spent() && flow.in_flight == 0,
                 Role::Ask | Role::DatagramAsk | Role::Connect => {
                     flow.budget.spent() && self.outstanding.used(f) == 0

@@ -1,5 +1,7 @@
 //! One flow of a worker: its state and its counts.
 
+use std::net::SocketAddr;
+
 use crate::backend::Slot;
 use crate::plan::{Direction, GroupPlan, Proto, Traffic};
 use crate::record::Counters;
@@ -68,6 +70,8 @@ impl Role {
 pub struct Flow {
     /// Where its socket is; none while it has none (crr between connections).
     pub slot: Option<Slot>,
+    /// This side's and the other side's address, asked for while it is connected.
+    pub addresses: Option<(SocketAddr, SocketAddr)>,
     /// What it does.
     pub role: Role,
     /// Group of traffic.
@@ -129,6 +133,7 @@ impl Flow {
     pub fn new(role: Role, group: usize, number: u32, budget: Budget) -> Flow {
         Flow {
             slot: None,
+            addresses: None,
             role,
             group,
             number,

@@ -8,7 +8,7 @@ use crate::measure::recorder::Remains;
 use crate::measure::tcp::TcpSample;
 use crate::plan::Proto;
 use crate::record::{Counters, Transactions};
-use crate::sys::{address, queue, rusage, socket, tcp_info};
+use crate::sys::{queue, rusage, socket, tcp_info};
 use crate::traffic::udp::Account;
 
 use super::cycle::Worker;
@@ -111,6 +111,8 @@ pub struct WorkerOutcome {
     pub unanswered: u64,
     /// First and last arrival, nanoseconds; 0 where there was none.
     pub arrivals_ns: (u64, u64),
+    /// When the last send of a stream ended, nanoseconds; 0 where there was none.
+    pub last_sent_ns: u64,
     /// Time spent spinning and sleeping, nanoseconds.
     pub waited_ns: (u64, u64),
     /// What the engine failed of, where it failed.
@@ -154,6 +156,7 @@ impl<B: Backend> Worker<B> {
             receive_operations: self.tally.receive_operations,
             unanswered: self.tally.unanswered,
             arrivals_ns: (self.tally.first_arrival_ns, self.tally.last_arrival_ns),
+            last_sent_ns: self.tally.last_sent_ns,
             waited_ns: (self.tally.spun_ns, self.tally.slept_ns),
             remains: self.recorder.finish(),
             error,
@@ -222,8 +225,12 @@ impl<B: Backend> Worker<B> {
             role: flow.role,
             group: flow.group as u32,
             flow: flow.number,
-            local: fd.and_then(|fd| address::local(fd).ok()),
-            peer: fd.and_then(|fd| address::peer(fd).ok()),
+            local: flow.addresses.map(|(local, _)| local),
+            // The connections of crr come and go; only their target stays.
+            peer: match flow.role {
+                Role::Connect => self.target,
+                _ => flow.addresses.map(|(_, peer)| peer),
+            },
             window: flow.window_counts(),
             lifetime: flow.lifetime,
             transactions: flow.window_done,

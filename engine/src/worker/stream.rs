@@ -77,6 +77,7 @@ impl<B: Backend> Worker<B> {
         } else {
             bytes / message
         };
+        self.tally.last_sent_ns = self.now;
         let flow = &mut self.flows[f];
         flow.lifetime.sent_bytes += bytes;
         flow.lifetime.sent_messages += messages;

@@ -11,3 +11,4 @@ pub mod process;
 pub mod relay;
 pub mod seccomp;
 pub mod session;
+pub mod sound;
