@@ -948,8 +948,13 @@ fn crr_has_two_histograms_and_both_ways_to_close() {
 #[test]
 fn exhausted_ports_are_a_finding() {
     let _alone = alone();
-    let range = free_ports(6);
-    let got = short(&[
+    let range = free_ports(3);
+    let first: u16 = range
+        .split('-')
+        .next()
+        .and_then(|p| p.parse().ok())
+        .expect("a port");
+    let arguments = [
         "--test",
         "crr",
         "--flows",
@@ -958,24 +963,20 @@ fn exhausted_ports_are_a_finding() {
         "fin",
         "--source-ports",
         &range,
-    ]);
-    assert!(codes(&got).contains(&"ports-exhausted"), "{got}");
-    let counted = &got["transactions"];
-    assert!(number(&counted["failed"]) > 0, "{counted}");
-    // A pause follows each failure: three flows, a millisecond, 400 ms and some more.
-    assert!(number(&counted["failed"]) < 3 * 1000, "{counted}");
-    let got = short(&[
-        "--test",
-        "crr",
-        "--flows",
-        "3",
-        "--close",
-        "rst",
-        "--source-ports",
-        &free_ports(6),
-    ]);
+    ];
+    let got = short(&arguments);
     assert!(!codes(&got).contains(&"ports-exhausted"), "{got}");
-    assert_eq!(number(&got["transactions"]["failed"]), 0, "{got}");
+    // The second flow's one port is somebody else's.
+    let held = TcpListener::bind(("0.0.0.0", first + 1)).expect("a free port");
+    let got = short(&arguments);
+    assert!(codes(&got).contains(&"ports-exhausted"), "{got}");
+    let failed = number(&got["transactions"]["failed"]);
+    // Tried again and again, a millisecond after each failure.
+    assert!((10..=400).contains(&failed), "{failed}");
+    assert!(number(&got["transactions"]["done"]) > 0, "{got}");
+    drop(held);
+    let fixed = end(&["--test", "crr", "--source-ports", "fixed"]);
+    assert_eq!(fixed.status.code(), Some(2), "{}", fixed.stderr);
 }
 
 /// A range of ports below the ephemeral ones that nobody listens on, another at each call.
@@ -1045,10 +1046,13 @@ fn depth_is_what_may_be_outstanding() {
         let done = number(&got["transactions"]["done"]);
         assert!((100..=404).contains(&done), "{proto}: {done}");
     }
-    let many = ["--size", "100", "--depth", "1000", "--flows", "40"];
-    let got = short(&many);
+    // Far more in flight than the rings have entries.
+    let got = local(&[
+        "--test", "stream", "--size", "100", "--depth", "1000", "--flows", "40", "--bytes", "5M",
+    ]);
     assert_eq!(number(&got["engine"]["client"]["depth"]), 1000);
-    let refused = end(&["--depth", "65536", "--flows", "100"]);
+    assert_eq!(amounts(&got), [(5 << 20, 5 << 20)]);
+    let refused = end(&["--test", "stream", "--depth", "65536", "--flows", "100"]);
     assert_eq!(refused.status.code(), Some(2), "{}", refused.stderr);
 }
 
@@ -1185,7 +1189,11 @@ fn workers_run_where_they_are_pinned() {
         assert_eq!(*ran, serde_json::json!([wanted]), "{side}");
     }
     let nowhere = end(&["--client-cpus", "4000"]);
-    assert_eq!(nowhere.status.code(), Some(5), "{}", nowhere.stderr);
+    assert!(
+        matches!(nowhere.status.code(), Some(2 | 5)),
+        "{}",
+        nowhere.stderr
+    );
 }
 
 // ---- groups
@@ -1261,7 +1269,7 @@ fn ten_thousand_flows() {
 #[test]
 fn cpu_figures_say_how_they_came_about() {
     let _alone = alone();
-    let brief = short(&[]);
+    let brief = short(&["--test", "stream"]);
     for side in ["client", "server"] {
         let cpu = &brief["cpu"][side];
         assert!(cpu["total_s"].is_null(), "{cpu}");

@@ -101,7 +101,8 @@ pub enum Message {
         protocol: u32,
         /// Version of ringperf.
         version: String,
-        /// Port of the data connections.
+        /// Port of the data connections; 0 is the one that the client connected to, whose number
+        /// need not be the server's own where the path translates ports.
         data_port: u16,
         /// Facts of the server's host.
         host: Box<HostFacts>,

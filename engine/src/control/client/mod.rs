@@ -161,7 +161,10 @@ impl Client {
             let text = format!("--family: {} has no {name} address", self.config.host);
             Refusal::new(2, "family", text)
         })?;
-        target.set_port(self.data_port);
+        target.set_port(match self.data_port {
+            0 => self.peer.port(),
+            port => port,
+        });
         Ok(target)
     }
 
