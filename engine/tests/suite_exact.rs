@@ -5,12 +5,14 @@ mod support;
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::os::unix::process::CommandExt;
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use support::process::{Ended, Running, ringperf};
+use support::process::{Ended, RINGPERF, Running, ringperf};
 
 /// Longest time that any command here may take.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -1139,13 +1141,40 @@ fn every_option_drives_traffic_whose_counts_add_up() {
     }
 }
 
+/// The command without privileges: as it is, or where the tests run as root as another user.
+fn unprivileged(arguments: &[&str]) -> Ended {
+    if !nix::unistd::geteuid().is_root() {
+        return ringperf(arguments).ended(PATIENCE);
+    }
+    // Where another user may read it.
+    let copy = std::env::temp_dir().join(format!("ringperf-{}", std::process::id()));
+    std::fs::copy(RINGPERF, &copy).expect("room for a copy");
+    let mut command = Command::new(&copy);
+    let ended = Running::start(command.args(arguments).uid(65_534).gid(65_534)).ended(PATIENCE);
+    std::fs::remove_file(&copy).expect("our copy");
+    ended
+}
+
+#[test]
+fn busy_polling_without_privilege_is_refused_by_name() {
+    let _alone = alone();
+    let traffic = [&["run", "--quiet", "--test", "rr"][..], &SHORT].concat();
+    let ended = unprivileged(&traffic);
+    assert_eq!(ended.status.code(), Some(0), "{}", ended.stderr);
+    let ended = unprivileged(&[&traffic[..], &["--busy-poll", "50"]].concat());
+    assert_eq!(ended.status.code(), Some(5), "{}", ended.stderr);
+    for word in ["--busy-poll", "CAP_NET_ADMIN"] {
+        assert!(ended.stderr.contains(word), "{word}: {}", ended.stderr);
+    }
+}
+
 #[test]
 fn an_mss_is_in_force() {
     let _alone = alone();
     let got = short(&["--mss", "500", "--flows", "2"]);
     for side in ["client", "server"] {
         // Less the time stamp option.
-        let mss = number(&got["tcp"]["client"]["mss_send"]);
+        let mss = number(&got["tcp"][side]["mss_send"]);
         assert!((400..=500).contains(&mss), "{side}: {mss}");
     }
 }

@@ -19,7 +19,10 @@ use super::assemble::{self, SampleInput};
 use super::factory::Factory;
 use super::interrupt::Interrupts;
 use super::local::LocalServer;
-use super::{VERSION, boot_id, host_facts, output};
+use super::{VERSION, boot_id, host_facts, output, path_facts};
+
+/// Code of what a signal ended.
+const INTERRUPTED: &str = "interrupted";
 
 /// Bytes of an IP and a UDP header.
 const HEADERS_V4: u32 = 20 + 8;
@@ -41,13 +44,7 @@ pub fn execute(invocation: RunInvocation) -> u8 {
         run.error = Some(error(&refusal));
     }
     if let Some(code) = interrupts.exit_code() {
-        let text = "interrupted by a signal; what was measured until then is kept".to_string();
-        run.error.get_or_insert(ErrorReport {
-            exit_code: code,
-            code: "interrupted".to_string(),
-            text,
-        });
-        run.complete = false;
+        interrupted(&mut run, code);
     }
     if let Some(error) = &run.error {
         log::error!("{}", error.text);
@@ -56,6 +53,20 @@ pub fn execute(invocation: RunInvocation) -> u8 {
     interrupts
         .exit_code()
         .unwrap_or_else(|| output::exit_code(&run, written))
+}
+
+/// A run that a signal ended says so, with the exit code of that signal.
+fn interrupted(run: &mut Run, exit_code: u8) {
+    let other = run.error.take().filter(|error| error.code != INTERRUPTED);
+    let text = "interrupted by a signal; what was measured until then is kept";
+    run.error = other.or_else(|| {
+        Some(ErrorReport {
+            exit_code,
+            code: INTERRUPTED.to_string(),
+            text: text.to_string(),
+        })
+    });
+    run.complete = false;
 }
 
 fn error(refusal: &Refusal) -> ErrorReport {
@@ -77,15 +88,19 @@ fn conduct(invocation: &RunInvocation, run: &mut Run, stop: Stop) -> Result<(), 
     );
     let server = match local {
         true => Some(
-            LocalServer::start(cpus.server.clone(), cpus.findings.clone())
+            LocalServer::start(cpus.clone())
                 .map_err(|text| Refusal::new(5, "local-server", text))?,
         ),
         false => None,
     };
     let session = Session {
         invocation,
+        factory: Factory::new(
+            cpus.client,
+            local.then(|| cpus.server.clone()),
+            cpus.findings,
+        ),
         server_cpus: cpus.server,
-        factory: Factory::new(cpus.client, local, cpus.findings),
         stop,
     };
     let address = server.as_ref().map(|s| s.address);
@@ -128,9 +143,7 @@ impl Session<'_> {
     ) -> Result<(), Refusal> {
         run.client = Some(host_facts(None));
         let mut client = self.connect(run, local).await?;
-        let interface = crate::host::path::interface_to(client.addresses().0);
-        let facts = host_facts(interface.as_deref());
-        run.client = Some(facts);
+        run.client = Some(path_facts(client.addresses().0));
         run.server = Some(client.server_facts().clone());
         let cases = self.invocation.plan.cases.clone();
         let mut complete = true;
@@ -209,13 +222,15 @@ impl Session<'_> {
             };
             let started = SystemTime::now();
             let outcome = self.sample(client, request).await;
-            let refused = outcome.client.is_none() && outcome.server.is_none();
             let Some(result) = run.cases.last_mut() else {
                 return false;
             };
-            if let (true, Some(refusal)) = (refused, &outcome.error) {
+            let failed = outcome.error.as_ref().filter(|e| e.code != INTERRUPTED);
+            if let Some(refusal) = failed {
                 log::error!("case `{}`: {}", case.name, refusal.text);
-                result.error = Some(error(refusal));
+            }
+            if !outcome.started {
+                result.error = failed.map(error);
                 return false;
             }
             let sample = assembled(&case, number, started, outcome);

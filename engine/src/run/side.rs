@@ -18,6 +18,8 @@ pub(super) struct Ending<'a> {
     pub(super) case: &'a Case,
     pub(super) start_ns: u64,
     pub(super) outcomes: Vec<WorkerOutcome>,
+    /// Why it is the engine that it is.
+    pub(super) engine_reason: String,
     pub(super) histograms: &'a [GroupHistograms],
     pub(super) cpu: Option<CpuReport>,
     pub(super) net: Option<NetCounters>,
@@ -179,10 +181,18 @@ fn udp(ending: &Ending<'_>, g: usize) -> Option<UdpReport> {
         }
         jitters.extend(flow.jitter_ns);
     }
+    let options = &ending.case.options;
+    let alone = options.gso.is_none() && !options.gro;
     let jitter_ns =
-        (!jitters.is_empty()).then(|| jitters.iter().sum::<f64>() / jitters.len() as f64);
+        (alone && !jitters.is_empty()).then(|| jitters.iter().sum::<f64>() / jitters.len() as f64);
     let jitter_missing = match (&jitter_ns, &ending.case.load) {
         (Some(_), _) => None,
+        (None, _) if options.gso.is_some() => {
+            Some("datagrams of one send share their stamp (--gso)".to_string())
+        }
+        (None, _) if options.gro => {
+            Some("merged datagrams share their receive time (--gro)".to_string())
+        }
         (None, Load::Closed) => Some("the traffic is not paced".to_string()),
         (None, _) if !headers => Some("the datagrams have no room for a stamp".to_string()),
         (None, _) => Some("no kernel receive time".to_string()),
@@ -329,7 +339,7 @@ fn engine(ending: &Ending<'_>) -> EngineReport {
     EngineReport {
         name: first.stats.name.to_string(),
         features: first.stats.features.clone(),
-        reason: "the only engine".to_string(),
+        reason: ending.engine_reason.clone(),
         depth: first.choices.depth,
         receive_low_water: first
             .choices

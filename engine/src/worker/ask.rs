@@ -180,24 +180,32 @@ impl<B: Backend> Worker<B> {
     fn datagram_answer(&mut self, f: usize, event: &Event) {
         let tag = self.tag();
         let data = self.backend.data(event);
-        let wanted = tag.read(data, self.session, self.flows[f].number);
-        if wanted.is_some() && self.case.options.verify {
+        let named = tag.read(data, self.session, self.flows[f].number);
+        let Some(named) = named.filter(|_| data.len() as u64 == self.case.response_bytes) else {
+            return;
+        };
+        if self.case.options.verify {
             self.flows[f].corrupt_bytes += wrong_in_datagram(data);
         }
-        let ended = wanted.and_then(|t| self.outstanding.end_tagged(f, t, tag.mask()));
-        match ended {
+        match self.outstanding.end_tagged(f, named, tag.mask()) {
             Some(transaction) if self.expired(&transaction) => {
                 self.transaction_failed(f, transaction);
-                let group = self.flows[f].group;
-                self.totals[group].late(self.recorder.in_window(transaction.start_ns));
+                self.answered_late(f, transaction);
             }
             Some(transaction) => self.transaction_done(f, transaction),
-            None if wanted.is_some() => {
-                let group = self.flows[f].group;
-                self.totals[group].late(!self.clock.crossed_t1);
+            // What was given up before is late; what was answered before is a copy.
+            None => {
+                if let Some(given_up) = self.outstanding.take_given_up(f, named, tag.mask()) {
+                    self.answered_late(f, given_up);
+                }
             }
-            None => {}
         }
+    }
+
+    fn answered_late(&mut self, f: usize, transaction: Transaction) {
+        let group = self.flows[f].group;
+        let inside = self.recorder.in_window(transaction.start_ns);
+        self.totals[group].late(inside);
     }
 
     fn expired(&self, transaction: &Transaction) -> bool {

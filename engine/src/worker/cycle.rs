@@ -31,6 +31,9 @@ pub(super) const ADAPT_NS: u64 = 100_000_000;
 /// What waking a sleeping thread costs at worst: gaps shorter than this are worth spinning over.
 const WAKE_NS: u64 = 50_000;
 
+/// Rounds of a spinning loop between two yields: some tens of microseconds.
+const ROUNDS_TO_YIELD: u64 = 64;
+
 /// Where a worker is in its sample.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Stage {
@@ -66,6 +69,7 @@ pub(super) struct Worker<B> {
     pub(super) case: Case,
     pub(super) choices: Choices,
     pub(super) session: u32,
+    pub(super) yields: bool,
     pub(super) flows: Vec<Flow>,
     pub(super) by_slot: Vec<u32>,
     pub(super) recorder: Recorder,
@@ -115,6 +119,8 @@ pub(super) struct Tally {
     /// Time in waits that never sleep, and in those that may.
     pub(super) spun_ns: u64,
     pub(super) slept_ns: u64,
+    /// Rounds of the loop that did not sleep, where the CPU is shared.
+    pub(super) rounds: u64,
 }
 
 /// Which marks are behind, and what is due next.
@@ -156,13 +162,26 @@ impl<B: Backend> Worker<B> {
             self.now = monotonic_ns();
             let waited = self.now - before;
             match wait {
-                WaitFor::Nothing => self.tally.spun_ns += waited,
+                WaitFor::Nothing => {
+                    self.tally.spun_ns += waited;
+                    self.let_others_run();
+                }
                 WaitFor::Event { .. } => self.tally.slept_ns += waited,
             }
             self.cross_marks();
             self.take_events();
         }
         Ok(())
+    }
+
+    /// On a CPU that the control thread has to share, gives way once in many rounds.
+    fn let_others_run(&mut self) {
+        if self.yields {
+            self.tally.rounds += 1;
+            if self.tally.rounds.is_multiple_of(ROUNDS_TO_YIELD) {
+                std::thread::yield_now();
+            }
+        }
     }
 
     fn take_events(&mut self) {
@@ -209,9 +228,18 @@ impl<B: Backend> Worker<B> {
         }
     }
 
-    /// A receive on a flow that only sends: the other side's end, or an error.
+    /// A receive on a flow that only sends: the other side's end, or an error. What arrives on a
+    /// flow of datagrams is a repeated hello or an ICMP error, which ends nothing.
     fn ignored(&mut self, f: usize, event: Event) {
         self.backend.recycle(&event);
+        if self.flows[f].role == Role::DatagramSend {
+            if let (false, Some(slot)) = (event.armed, self.flows[f].slot)
+                && event.result != -libc::ECANCELED
+            {
+                self.backend.receive(slot);
+            }
+            return;
+        }
         if event.result == 0 && self.flows[f].shut {
             // The receiver has read everything and ends its direction in turn.
             self.flows[f].ended = true;

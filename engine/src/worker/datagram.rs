@@ -171,36 +171,48 @@ impl<B: Backend> Worker<B> {
         }
         self.tally.receive_operations += 1;
         let control = self.backend.control(&event);
-        if self.choices.headers {
-            self.take_headers(f, &event, control);
+        let ours = if self.choices.headers {
+            self.take_headers(f, &event, control)
         } else {
-            let bytes = event.result as u64;
-            let messages = merged(bytes, control.segment_bytes);
-            let flow = &mut self.flows[f];
-            flow.lifetime.received_bytes += bytes;
-            flow.lifetime.received_messages += messages;
-            let group = flow.group;
-            self.recorder.received(group, self.now, bytes, messages);
+            self.take_counts(f, &event, control)
+        };
+        if ours {
+            self.saw_arrival();
         }
-        self.saw_arrival();
         self.backend.recycle(&event);
         if let (false, Some(slot)) = (event.armed, self.flows[f].slot) {
             self.backend.receive(slot);
         }
     }
 
-    fn take_headers(&mut self, f: usize, event: &Event, control: Control) {
+    /// Counts datagrams that are too small for a header; false where none is ours. A repeated
+    /// hello is longer than any of them.
+    fn take_counts(&mut self, f: usize, event: &Event, control: Control) -> bool {
+        let most = self.case.request_bytes as usize;
+        let datagrams = datagrams(self.backend.data(event), control);
+        let (mut bytes, mut messages) = (0, 0);
+        for datagram in datagrams.filter(|datagram| datagram.len() <= most) {
+            bytes += datagram.len() as u64;
+            messages += 1;
+        }
+        let flow = &mut self.flows[f];
+        flow.lifetime.received_bytes += bytes;
+        flow.lifetime.received_messages += messages;
+        self.recorder
+            .received(flow.group, self.now, bytes, messages);
+        messages > 0
+    }
+
+    /// Takes datagrams by what their headers say; false where none is ours.
+    fn take_headers(&mut self, f: usize, event: &Event, control: Control) -> bool {
         let data = self.backend.data(event);
-        let size = match control.segment_bytes {
-            0 => data.len().max(1),
-            segment => segment as usize,
-        };
         let flow = &mut self.flows[f];
         let Some(tracker) = &mut self.trackers[f] else {
-            return;
+            return false;
         };
+        let before = flow.arrived;
         let (mut life, mut window) = ((0, 0), (0, 0));
-        for datagram in data.chunks(size) {
+        for datagram in datagrams(data, control) {
             let Some(header) = Header::decode(datagram) else {
                 continue;
             };
@@ -232,6 +244,7 @@ impl<B: Backend> Worker<B> {
             self.recorder
                 .received_in_window(flow.group, self.now, window.0, window.1);
         }
+        flow.arrived > before
     }
 }
 
@@ -241,10 +254,11 @@ pub(super) fn wrong_in_datagram(datagram: &[u8]) -> u64 {
     wrong_bytes(payload, HEADER_BYTES as u64..)
 }
 
-/// Datagrams in one receive operation.
-fn merged(bytes: u64, segment: u32) -> u64 {
-    match segment {
-        0 => 1,
-        segment => bytes.div_ceil(u64::from(segment)),
-    }
+/// The datagrams of one receive operation.
+fn datagrams(data: &[u8], control: Control) -> impl Iterator<Item = &[u8]> {
+    let size = match control.segment_bytes {
+        0 => data.len().max(1),
+        segment => segment as usize,
+    };
+    data.chunks(size)
 }

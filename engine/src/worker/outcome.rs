@@ -215,8 +215,8 @@ impl<B: Backend> Worker<B> {
 
     fn flow_outcome(&self, f: usize) -> FlowOutcome {
         let flow = &self.flows[f];
-        // A connection of crr that is being closed has no socket any more.
-        let closing = flow.shut && matches!(flow.role, Role::Connect | Role::Accepted);
+        // A connection that is being closed has no socket any more.
+        let closing = matches!(flow.role, Role::Connect | Role::Accepted) && flow.shut;
         let slot = flow.slot.filter(|_| !closing);
         let socket = slot.map(|slot| self.backend.socket(slot));
         let fd = socket.as_ref().map(AsFd::as_fd);

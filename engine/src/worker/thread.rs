@@ -10,9 +10,11 @@ use std::thread::JoinHandle;
 use crate::backend::Backend;
 use crate::measure::recorder::{BatchReader, Recorder, RecorderPlan};
 use crate::plan::{Case, Limit, Load, Proto, Traffic};
+use crate::sockets::Sockets;
 use crate::sys::{address, affinity, rusage};
 use crate::traffic::budget::Budget;
 use crate::traffic::schedule::Schedule;
+use crate::traffic::tag::Tag;
 use crate::traffic::transactions::Outstanding;
 use crate::traffic::udp::{HEADER_BYTES, Jitter, Tracker};
 use crate::uring::Ring;
@@ -22,6 +24,15 @@ use super::flow::{Flow, Role};
 use super::outcome::{TransactionTotals, WorkerOutcome};
 use super::policy::{Choices, pattern};
 use super::signals::Signals;
+
+/// What drives a worker's sockets.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum EngineKind {
+    /// One io_uring.
+    IoUring,
+    /// Plain system calls and epoll.
+    Sockets,
+}
 
 /// What a worker has to know when it is made.
 #[derive(Clone, Debug)]
@@ -34,6 +45,10 @@ pub struct WorkerPlan {
     pub cpu: Option<u32>,
     /// This side is the client.
     pub client: bool,
+    /// A worker that spins lets other threads of its CPU run now and then.
+    pub yields: bool,
+    /// The engine.
+    pub engine: EngineKind,
     /// The case.
     pub case: Case,
     /// What UDP headers carry.
@@ -191,30 +206,65 @@ fn live(
     }
     let flows = flows_of(plan, &belongings);
     let roles: Vec<Role> = flows.iter().map(|f| f.role).collect();
-    let choices = Choices::of(&plan.case, plan.client, &roles);
-    let ring = match Ring::new(&choices.setup(&plan.case, flows.len() as u32)) {
-        Ok(ring) => ring,
-        Err(error) => {
-            let note = Note::Refused(5, "io-uring-unavailable".into(), error.to_string());
-            let _ = says.send(note);
-            return None;
-        }
+    let mut choices = Choices::of(&plan.case, plan.client, &roles);
+    if plan.engine == EngineKind::Sockets {
+        // Plain calls cannot wait for a batch.
+        choices.min_wait_us = None;
+    }
+    let setup = choices.setup(&plan.case, flows.len() as u32);
+    let refused = |code: &str, text: String| {
+        let _ = says.send(Note::Refused(5, code.into(), text));
     };
-    let mut worker = assemble(plan, recorder, signals, says, ring, choices, flows);
+    match plan.engine {
+        EngineKind::IoUring => match Ring::new(&setup) {
+            Ok(ring) => {
+                let worker = assemble(plan, recorder, signals, says, ring, choices, flows);
+                work(plan, worker, belongings, woken)
+            }
+            Err(error) => {
+                refused("io-uring-unavailable", error.to_string());
+                None
+            }
+        },
+        EngineKind::Sockets => match Sockets::new(&setup) {
+            Ok(sockets) => {
+                let worker = assemble(plan, recorder, signals, says, sockets, choices, flows);
+                work(plan, worker, belongings, woken)
+            }
+            Err(error) => {
+                refused(
+                    "epoll-unavailable",
+                    format!("epoll cannot be used: {error}"),
+                );
+                None
+            }
+        },
+    }
+}
+
+/// A worker's sample, from its set-up to its end.
+fn work<B: Backend>(
+    plan: &WorkerPlan,
+    mut worker: Worker<B>,
+    belongings: Belongings,
+    woken: OwnedFd,
+) -> Option<WorkerOutcome> {
     if let Err(error) = worker.settle(belongings, woken) {
         let text = format!(
             "worker {}: sockets could not be set up: {error}",
             plan.index
         );
-        let _ = says.send(Note::Refused(5, "worker-set-up".into(), text));
+        let _ = worker
+            .notes
+            .send(Note::Refused(5, "worker-set-up".into(), text));
         return None;
     }
-    let _ = says.send(Note::Armed);
+    let _ = worker.notes.send(Note::Armed);
     let before = rusage::thread_usage().unwrap_or_default();
-    let error = worker
-        .run()
-        .err()
-        .map(|e| format!("the {} engine failed: {e}", "io_uring"));
+    let error = worker.run().err().map(|error| {
+        let name = worker.backend.stats().name;
+        format!("the {name} engine failed: {error}")
+    });
     Some(worker.outcome(plan.index, before, error))
 }
 
@@ -306,7 +356,7 @@ fn assemble<B: Backend>(
     let buffers = choices.buffers;
     let sockets = choices.sockets(&case, flows.len() as u32) as usize;
     Worker {
-        outstanding: Outstanding::new(flows.len(), depth),
+        outstanding: outstanding(&case, flows.len(), depth),
         trackers: flows
             .iter()
             .map(|f| tracked(f).then(Tracker::new))
@@ -344,6 +394,7 @@ fn assemble<B: Backend>(
         clock: Clock::default(),
         failed: false,
         session: plan.session,
+        yields: plan.yields,
         notes: says.clone(),
         backend,
         case,
@@ -353,6 +404,18 @@ fn assemble<B: Backend>(
         schedule,
         own,
         signals,
+    }
+}
+
+/// A datagram's answer names its request by as much of its number as fits.
+fn outstanding(case: &Case, flows: usize, depth: u32) -> Outstanding {
+    let traffic = case.groups.first().map_or(Traffic::Stream, |g| g.traffic);
+    match (case.proto, traffic) {
+        (Proto::Udp, Traffic::Rr) => {
+            let tag = Tag::new(case.request_bytes, case.response_bytes);
+            Outstanding::named(flows, depth, tag.mask())
+        }
+        _ => Outstanding::new(flows, depth),
     }
 }
 

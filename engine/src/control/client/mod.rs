@@ -94,6 +94,8 @@ pub struct SampleOutcome {
     pub path_translated: Option<String>,
     /// The user stopped it.
     pub interrupted: bool,
+    /// Its traffic began.
+    pub started: bool,
 }
 
 /// A session with a server.
@@ -161,10 +163,7 @@ impl Client {
             let text = format!("--family: {} has no {name} address", self.config.host);
             Refusal::new(2, "family", text)
         })?;
-        target.set_port(match self.data_port {
-            0 => self.peer.port(),
-            port => port,
-        });
+        target.set_port(self.data_port);
         Ok(target)
     }
 

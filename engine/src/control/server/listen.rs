@@ -23,7 +23,7 @@ pub(super) struct Ports {
     pub ports: Vec<Port>,
     /// Address of the first control listener.
     pub control: SocketAddr,
-    /// Number of the flows' port; 0 where it is that of the control connections.
+    /// Number of the flows' port.
     pub data_port: u16,
 }
 
@@ -35,8 +35,7 @@ pub(super) fn open(config: &ServeConfig) -> Result<Ports, ControlError> {
         .and_then(|port| port.tcp.local_addr().ok())
         .unwrap_or(SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), config.port));
     let data_port = match config.data_ports {
-        // By whatever number the client reaches it: the path may translate ports.
-        None => 0,
+        None => control.port(),
         Some((first, last)) => {
             let (number, data) = open_range(config, first, last)?;
             ports.extend(data);

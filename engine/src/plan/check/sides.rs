@@ -77,6 +77,10 @@ fn overridden(spec: &Spec, errors: &mut Errors) {
             [spec.wait, spec.client_wait, spec.server_wait].map(|wait| wait.is_some()),
         ),
         (
+            "engine",
+            [spec.engine, spec.client_engine, spec.server_engine].map(|engine| engine.is_some()),
+        ),
+        (
             "busy-poll",
             [spec.busy_poll, spec.client_busy_poll, spec.server_busy_poll].map(|us| us.is_some()),
         ),

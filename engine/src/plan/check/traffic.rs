@@ -39,6 +39,7 @@ pub(super) fn check(spec: &Spec, matrix: &Matrix<'_>, errors: &mut Errors) {
     sizes(spec, matrix, errors);
     last_datagrams(spec, matrix, errors);
     outstanding(matrix, errors);
+    numbers(matrix, errors);
     verify(spec, matrix, errors);
     if let (Some(window), Some(rcvbuf)) = (
         typed("--window", spec.window.map(print_size)),
@@ -289,6 +290,36 @@ fn outstanding(matrix: &Matrix<'_>, errors: &mut Errors) {
                     "that is more than {MAX_OUTSTANDING} sends or requests outstanding at once"
                 );
                 let flags = [format!("--flows {flows}"), format!("--depth {depth}")];
+                errors.push(flags, reason);
+            }
+        }
+    }
+}
+
+/// A datagram's answer names its request by as much of its number as fits. Half of the numbers
+/// are for requests whose answers may still come late.
+fn numbers(matrix: &Matrix<'_>, errors: &mut Errors) {
+    let asking = (Proto::Udp, Test::Rr);
+    if !matrix.kinds.contains(&asking) {
+        return;
+    }
+    for size in matrix.sizes_of(asking).into_iter().flatten() {
+        let least = size.response.unwrap_or(size.request).min(size.request);
+        let most = match least {
+            0..=3 => (1_u64 << (8 * least)) / 2,
+            _ => u64::MAX,
+        };
+        for depth in matrix.depths.iter().flatten() {
+            if u64::from(*depth) > most {
+                let reason = format!(
+                    "datagrams of {least} bytes can tell {most} outstanding requests apart; \
+                     lower the depth or give a larger --size"
+                );
+                let flags = [
+                    format!("--depth {depth}"),
+                    format!("--size {size}"),
+                    matrix.proto_flag(Proto::Udp),
+                ];
                 errors.push(flags, reason);
             }
         }

@@ -6,6 +6,7 @@ use super::Joined;
 use super::side::{Known, Source};
 use crate::plan::{Load, Proto, Traffic};
 use crate::record::{Figures, Finding, Interval, SampleFlow, Severity};
+use crate::units::print_duration;
 
 /// Fastest to slowest flow, beyond which they count as unequal.
 const UNEQUAL: f64 = 2.0;
@@ -116,6 +117,7 @@ pub(super) fn of_group(
     found.extend(unsteady(joined));
     found.extend(udp(joined, figures));
     found.extend(rate(figures));
+    found.extend(unanswered(joined));
     found.extend(damaged(joined));
     for finding in &mut found {
         finding.text.insert_str(0, joined.label());
@@ -220,6 +222,28 @@ fn rate(figures: &Figures) -> Option<Finding> {
         "{achieved:.1} per second achieved of {offered:.1} offered: the schedule could not be kept"
     );
     Some(warning("achieved-below-offered", text))
+}
+
+/// Not one transaction succeeded: what was measured is that nothing works.
+fn unanswered(joined: &Joined<'_>) -> Option<Finding> {
+    let counted = joined.from_group.lifetime_transactions?;
+    if counted.done > 0 || counted.failed == 0 {
+        return None;
+    }
+    let asked = counted.started;
+    let (from, to) = (joined.from.name, joined.to.name);
+    let text = match joined.case.proto {
+        Proto::Udp => format!(
+            "none of the {asked} requests of the {from} was answered within {}: the path to the \
+             {to} or back loses every datagram, or answers come later than --timeout",
+            print_duration(joined.case.options.timeout_ns)
+        ),
+        Proto::Tcp => format!(
+            "none of the {asked} transactions of the {from} succeeded: every connection to the \
+             {to} was refused or broke"
+        ),
+    };
+    Some(error("no-answers", text))
 }
 
 /// Numbers that are wrong because something was not recorded or arrived damaged.
