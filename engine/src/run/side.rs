@@ -13,11 +13,6 @@ use crate::worker::{FlowOutcome, Role, WorkerOutcome};
 
 use super::collect::{GroupHistograms, text};
 
-/// All flows are reported up to so many; beyond, the slowest and fastest only.
-const ALL_FLOWS: usize = 1000;
-/// Slowest and fastest flows that are reported beyond [`ALL_FLOWS`].
-const EXTREME_FLOWS: usize = 20;
-
 /// Everything that is known when a sample ends on one side.
 pub(super) struct Ending<'a> {
     pub(super) case: &'a Case,
@@ -286,19 +281,6 @@ fn flows(ending: &Ending<'_>) -> Vec<FlowReport> {
         .map(|(worker, f)| flow(worker, f))
         .collect();
     all.sort_by_key(|f| (f.group, f.flow));
-    if all.len() <= ALL_FLOWS {
-        return all;
-    }
-    let done = |f: &FlowReport| {
-        f.window
-            .received_bytes
-            .max(f.window.sent_bytes)
-            .max(f.transactions)
-    };
-    all.sort_by_key(done);
-    let fastest = all.split_off(all.len() - EXTREME_FLOWS);
-    all.truncate(EXTREME_FLOWS);
-    all.extend(fastest);
     all
 }
 
@@ -372,8 +354,8 @@ fn findings(ending: &mut Ending<'_>) -> Vec<Finding> {
     let ports: u64 = ending.outcomes.iter().map(|o| o.ports_exhausted).sum();
     if ports > 0 {
         let text = format!(
-            "{ports} connections of the {side} found no free source port: TIME_WAIT holds them \
-             (widen net.ipv4.ip_local_port_range, add addresses, or use --close rst)"
+            "{ports} connections of the {side} found no free source port: TIME_WAIT or another \
+             program holds them (widen net.ipv4.ip_local_port_range, add addresses, or use --close rst)"
         );
         findings.push(Finding::new(Severity::Warning, "ports-exhausted", text));
     }

@@ -534,7 +534,7 @@ impl<B: Backend> Worker<B> {
     /// The flow can go no further. Said once per worker, unless the sample is ending anyway.
     pub(super) fn broken(&mut self, f: usize, result: i32, what: &str) {
         self.flows[f].ended = true;
-        if self.failed || self.stage != Stage::Running {
+        if self.failed || self.stage != Stage::Running || self.signals.stopping() > 0 {
             return;
         }
         self.failed = true;

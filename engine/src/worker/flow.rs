@@ -170,12 +170,7 @@ impl Flow {
     /// Counts of the window: between the marks where they were taken, or as kept apart.
     pub fn window_counts(&self) -> Counters {
         match (self.at_t0, self.at_t1) {
-            (Some(a), Some(b)) => Counters {
-                sent_bytes: b.sent_bytes - a.sent_bytes,
-                sent_messages: b.sent_messages - a.sent_messages,
-                received_bytes: b.received_bytes - a.received_bytes,
-                received_messages: b.received_messages - a.received_messages,
-            },
+            (Some(a), Some(b)) => b.since(&a),
             _ => self.window,
         }
     }
