@@ -232,7 +232,7 @@ impl ReceiveBatch {
         );
         let message = &self.headers.messages[at];
         let control = self.control.get(at).map(|control| {
-            let len = (message.msg_hdr.msg_controllen as usize).min(control.len());
+            let len = message.msg_hdr.msg_controllen.min(control.len());
             cmsg::parse(&control[..len])
         });
         Datagram {
