@@ -54,9 +54,8 @@ impl DataCrew {
         cpu: Option<CpuMonitor>,
         findings: Vec<Finding>,
     ) -> DataCrew {
-        let groups = offer.case.groups.len();
         DataCrew {
-            collector: Collector::new(workers.len(), groups, offer.case.interval_ns),
+            collector: Collector::new(workers.len(), &offer.case),
             side,
             offer: offer.clone(),
             workers,
