@@ -166,7 +166,9 @@ fn many_flows_and_verified_payload() {
         &[&["--test", "rr", "--flows", "100"], &sockets],
     ));
     check(&run, 1, ASKED, ASKED);
+    // Paced, so that what is sent can be checked and read in time on any machine.
     let streams = ["--test", "stream,bidir", "--flows", "20", "--size", "5000"];
+    let streams = [&streams[..], &["--bitrate", "200M"]].concat();
     check(
         &ended(&mut client(None, &[&streams, &sockets])),
         2,
