@@ -253,6 +253,7 @@ fn last_datagrams(spec: &Spec, matrix: &Matrix<'_>, errors: &mut Errors) {
     for &kind in streams {
         for size in matrix.sizes_of(kind) {
             let message = size.map_or(MAX_UDP_BYTES, |size| size.request);
+            // One number of flows speaks for all of a size.
             for &flows in &matrix.flows {
                 let share = bytes / u64::from(flows.max(1));
                 let shares = [
@@ -268,6 +269,7 @@ fn last_datagrams(spec: &Spec, matrix: &Matrix<'_>, errors: &mut Errors) {
                 );
                 let flags = [format!("--bytes {bytes}"), matrix.proto_flag(Proto::Udp)];
                 errors.push(flags, reason);
+                break;
             }
         }
     }
@@ -283,14 +285,10 @@ fn ends_well(share: u64, message: u64) -> bool {
 
 /// Each outstanding request and each send in flight has its memory from the beginning.
 fn outstanding(matrix: &Matrix<'_>, errors: &mut Errors) {
-    // The largest of each tells; naming every pair of a long list would take for ever.
-    let (Some(flows), Some(depth)) = (
-        matrix.flows.iter().max(),
-        matrix.depths.iter().flatten().max(),
-    ) else {
-        return;
-    };
-    if u64::from(*flows) * u64::from(*depth) > MAX_OUTSTANDING {
+    // The largest pair speaks for all: a long list of each has millions of pairs.
+    let flows = matrix.flows.iter().copied().max().unwrap_or(0);
+    let depth = matrix.depths.iter().flatten().copied().max().unwrap_or(0);
+    if u64::from(flows) * u64::from(depth) > MAX_OUTSTANDING {
         let reason =
             format!("that is more than {MAX_OUTSTANDING} sends or requests outstanding at once");
         let flags = [format!("--flows {flows}"), format!("--depth {depth}")];
@@ -311,18 +309,19 @@ fn numbers(matrix: &Matrix<'_>, errors: &mut Errors) {
             0..=3 => (1_u64 << (8 * least)) / 2,
             _ => u64::MAX,
         };
-        let largest = matrix.depths.iter().flatten().max();
-        if let Some(depth) = largest.filter(|depth| u64::from(**depth) > most) {
-            let reason = format!(
-                "datagrams of {least} bytes can tell {most} outstanding requests apart; lower the \
-                 depth or give a larger --size"
-            );
-            let flags = [
-                format!("--depth {depth}"),
-                format!("--size {size}"),
-                matrix.proto_flag(Proto::Udp),
-            ];
-            errors.push(flags, reason);
+        for depth in matrix.depths.iter().flatten() {
+            if u64::from(*depth) > most {
+                let reason = format!(
+                    "datagrams of {least} bytes can tell {most} outstanding requests apart; \
+                     lower the depth or give a larger --size"
+                );
+                let flags = [
+                    format!("--depth {depth}"),
+                    format!("--size {size}"),
+                    matrix.proto_flag(Proto::Udp),
+                ];
+                errors.push(flags, reason);
+            }
         }
     }
 }
