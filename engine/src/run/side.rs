@@ -355,7 +355,8 @@ fn findings(ending: &mut Ending<'_>) -> Vec<Finding> {
     if ports > 0 {
         let text = format!(
             "{ports} connections of the {side} found no free source port: TIME_WAIT or another \
-             program holds them (widen net.ipv4.ip_local_port_range, add addresses, or use --close rst)"
+             program holds them (widen net.ipv4.ip_local_port_range, add addresses, or use \
+             --close rst)"
         );
         findings.push(Finding::new(Severity::Warning, "ports-exhausted", text));
     }
