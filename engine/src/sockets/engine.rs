@@ -337,13 +337,12 @@ impl Sockets {
             let mut count = self.look(timeout)?;
             self.work();
             // A socket that is newly watched is ready to send, which nobody waited for.
-            while count > 0 && !busy && self.events.is_empty() {
+            while count > 0 && self.events.is_empty() && self.work.is_empty() {
                 self.watch_all();
-                let timeout = if self.work.is_empty() {
-                    left(until_ns)
-                } else {
-                    Some(0)
-                };
+                let timeout = left(until_ns);
+                if timeout == Some(0) {
+                    break;
+                }
                 count = self.look(timeout)?;
                 self.work();
             }
