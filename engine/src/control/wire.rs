@@ -47,7 +47,11 @@ pub struct Refusal {
 impl Refusal {
     /// A refusal with the given exit code.
     pub fn new(exit_code: u8, code: &str, text: impl Into<String>) -> Refusal {
-        Refusal { exit_code, code: code.to_string(), text: text.into() }
+        Refusal {
+            exit_code,
+            code: code.to_string(),
+            text: text.into(),
+        }
     }
 }
 

@@ -42,7 +42,10 @@ pub struct Sides<T> {
 
 impl<T> Default for Sides<T> {
     fn default() -> Self {
-        Sides { client: None, server: None }
+        Sides {
+            client: None,
+            server: None,
+        }
     }
 }
 

@@ -31,7 +31,11 @@ pub struct Finding {
 impl Finding {
     /// A finding of the given severity.
     pub fn new(severity: Severity, code: &str, text: impl Into<String>) -> Finding {
-        Finding { code: code.to_string(), severity, text: text.into() }
+        Finding {
+            code: code.to_string(),
+            severity,
+            text: text.into(),
+        }
     }
 }
 
