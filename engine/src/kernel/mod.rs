@@ -5,6 +5,7 @@
 //! `ringperf-ebpf` package.
 
 mod attach;
+pub mod counters;
 mod error;
 mod maps;
 mod names;
