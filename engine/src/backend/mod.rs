@@ -185,6 +185,10 @@ pub trait Backend {
     /// connection fails or the send is cancelled.
     fn send(&mut self, slot: Slot, token: u32, from: SendFrom);
 
+    /// Sends without an event, unless the send fails or is cut short. For the shared payload
+    /// only: a private buffer needs its event to become free.
+    fn send_quiet(&mut self, slot: Slot, from: SendFrom);
+
     /// Cancels a socket's sends; each still has its event, with the bytes that went.
     fn send_cancel(&mut self, slot: Slot);
 
@@ -196,6 +200,9 @@ pub trait Backend {
 
     /// Closes a socket after its operations are cancelled. Sends the slot's `Close` event last.
     fn close(&mut self, slot: Slot);
+
+    /// Takes a socket back that has no operation under way; its slot is free again.
+    fn take(&mut self, slot: Slot) -> Option<OwnedFd>;
 
     /// A private send buffer, to fill. Must not be busy.
     fn send_buffer(&mut self, index: u32) -> &mut [u8];

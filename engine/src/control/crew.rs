@@ -45,6 +45,11 @@ pub enum CrewEvent {
 
 /// The workers of one side for one sample.
 pub trait Crew {
+    /// CPUs of the workers, where they are pinned.
+    fn cpus(&self) -> Vec<u32> {
+        Vec::new()
+    }
+
     /// Gives a connected flow to the worker it belongs to.
     fn adopt(&mut self, key: FlowKey, socket: OwnedFd) -> Result<(), Refusal>;
 

@@ -13,6 +13,7 @@
 //!                <------------------------- WindowDone
 //!   Stop         ------------------------->          senders stop, receivers drain
 //!                <------------------------- Results ... (chunks)
+//!                                           once after each Accepted, whatever ended the sample
 //!   Offer | Bye  ------------------------->
 //!   Heartbeat    <------------------------> Heartbeat every second
 //!   Failed       <------------------------> Failed    the sample or the session ends
@@ -23,6 +24,7 @@
 
 use serde::{Deserialize, Serialize};
 
+pub use super::frame::{Decoder, WireError, encode};
 use crate::plan::Case;
 use crate::record::{HostFacts, Progress};
 
@@ -86,6 +88,10 @@ pub enum Message {
         run: String,
         /// How long nothing may arrive, nanoseconds.
         peer_timeout_ns: u64,
+        /// Boot identifier of the client's kernel; where the server's is the same, both share
+        /// the machine's CPUs. Empty where unknown.
+        #[serde(default)]
+        boot: String,
         /// Facts of the client's host.
         host: Box<HostFacts>,
     },

@@ -5,6 +5,7 @@
 //! `ringperf-ebpf` package.
 
 mod attach;
+mod btf;
 pub mod counters;
 mod error;
 mod maps;

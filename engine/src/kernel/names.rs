@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use btf_rs::{Btf, Type};
 use ringperf_ebpf::layout;
+
+use super::btf::enumerations;
 
 /// Prefix of the core drop reasons.
 const DROP_PREFIX: &str = "SKB_DROP_REASON_";
@@ -29,8 +30,8 @@ impl Names {
         let mut names = Names::default();
         let directory = root.join("sys/kernel/btf");
         let vmlinux = directory.join("vmlinux");
-        let kernel = match Btf::from_file(&vmlinux) {
-            Ok(btf) => btf,
+        let kernel = match fs::read(&vmlinux) {
+            Ok(kernel) => kernel,
             Err(e) => {
                 log::info!(
                     "drop reasons stay numbers: cannot read {}: {e}",
@@ -39,7 +40,7 @@ impl Names {
                 return names;
             }
         };
-        names.take(&kernel);
+        names.take(&vmlinux, &kernel, None);
         let Ok(entries) = fs::read_dir(&directory) else {
             return names;
         };
@@ -47,8 +48,8 @@ impl Names {
             .flatten()
             .filter(|entry| entry.file_name() != "vmlinux")
         {
-            match Btf::from_split_file(entry.path(), &kernel) {
-                Ok(module) => names.take(&module),
+            match fs::read(entry.path()) {
+                Ok(module) => names.take(&entry.path(), &module, Some(&kernel)),
                 Err(e) => log::debug!("cannot read {}: {e}", entry.path().display()),
             }
         }
@@ -57,28 +58,23 @@ impl Names {
 
     /// Takes the enumerations that matter out of one object. A number keeps its first name: later
     /// ones are bounds and masks.
-    fn take(&mut self, btf: &Btf) {
-        let (first, last) = btf.split().unwrap_or(btf.base()).type_id_range();
-        for id in first..=last {
-            let Ok(Type::Enum(list)) = btf.resolve_type_by_id(id) else {
-                continue;
+    fn take(&mut self, path: &Path, data: &[u8], kernel: Option<&[u8]>) {
+        let wanted = |name: &str| name.ends_with(DROP_SUFFIX) || name == CONGESTION;
+        let found = match enumerations(data, kernel, wanted) {
+            Ok(found) => found,
+            Err(e) => {
+                log::info!("some drop reasons stay numbers: {}: {e}", path.display());
+                return;
+            }
+        };
+        for list in found {
+            let (into, prefix) = match list.name == CONGESTION {
+                true => (&mut self.congestion, CONGESTION_PREFIX),
+                false => (&mut self.drops, DROP_PREFIX),
             };
-            let Ok(name) = btf.resolve_name(&list) else {
-                continue;
-            };
-            let (into, prefix) = if name.ends_with(DROP_SUFFIX) {
-                (&mut self.drops, DROP_PREFIX)
-            } else if name == CONGESTION {
-                (&mut self.congestion, CONGESTION_PREFIX)
-            } else {
-                continue;
-            };
-            for member in &list.members {
-                let Ok(name) = btf.resolve_name(member) else {
-                    continue;
-                };
+            for (name, value) in list.members {
                 let short = name.strip_prefix(prefix).unwrap_or(&name).to_string();
-                into.entry(u64::from(member.val())).or_insert(short);
+                into.entry(u64::from(value)).or_insert(short);
             }
         }
     }
@@ -110,6 +106,7 @@ impl Names {
 
 #[cfg(test)]
 mod tests {
+    use super::super::btf::tests::object;
     use super::*;
 
     #[test]
@@ -120,5 +117,24 @@ mod tests {
         assert_eq!(names.drop_reason(layout::REASON_NONE), "none");
         assert_eq!(names.cause(layout::CAUSE_SYNACK), "SYN-ACK");
         assert_eq!(names.cause(4), "4");
+    }
+
+    #[test]
+    fn kernel_and_modules_name_their_reasons() {
+        let directory = tempfile::tempdir().unwrap();
+        let btf = directory.path().join("sys/kernel/btf");
+        fs::create_dir_all(&btf).unwrap();
+        let strings = b"\0skb_drop_reason\0SKB_DROP_REASON_FOO\0tcp_ca_state\0TCP_CA_Loss\0";
+        let types = [[1, 6 << 24 | 1, 4, 17, 9], [37, 6 << 24 | 1, 4, 50, 4]].concat();
+        fs::write(btf.join("vmlinux"), object(&types, strings)).unwrap();
+        let first = strings.len() as u32;
+        let types = [first, 6 << 24 | 1, 4, first + 16, 2 << 16 | 3];
+        let module = object(&types, b"ovs_drop_reason\0OVS_DROP_BAR\0");
+        fs::write(btf.join("openvswitch"), module).unwrap();
+        fs::write(btf.join("broken"), b"no").unwrap();
+        let names = Names::read(directory.path());
+        assert_eq!(names.drop_reason(9), "FOO");
+        assert_eq!(names.drop_reason(0x2_0003), "OVS_DROP_BAR");
+        assert_eq!(names.cause(4), "Loss");
     }
 }

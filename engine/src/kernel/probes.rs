@@ -161,6 +161,7 @@ impl Probes {
         let mut report = report::report(root, names, intervals);
         report.attached.clone_from(&self.attached);
         report.unavailable.clone_from(&self.unavailable);
+        report.listen_drops = report::listen_drops(&counters);
         report.counters = counters;
         report.cost = self.stats.as_ref().map(|stats| {
             let missing = stats.as_ref().err().cloned();

@@ -6,10 +6,12 @@ use std::path::Path;
 
 use ringperf_ebpf::layout::{self, Event};
 
+use super::counters::LISTENER;
 use super::maps::FlowTag;
 use super::{Names, Snapshot, places};
 use crate::record::{
-    CostReport, DropReport, Finding, KernelReport, ProgramCost, RetransmitReport, Severity,
+    CostReport, CounterReport, DropReport, Finding, KernelReport, OursAndSystem, ProgramCost,
+    RetransmitReport, Severity,
 };
 
 /// Place of a drop whose address the kernel does not tell.
@@ -83,6 +85,22 @@ fn retransmits(names: &Names, window: &Snapshot) -> Vec<RetransmitReport> {
     lines.collect()
 }
 
+/// What listeners dropped, by the counters of the window.
+pub(super) fn listen_drops(counters: &[CounterReport]) -> OursAndSystem {
+    let sum = |wanted: &dyn Fn(&CounterReport) -> bool| {
+        let moved = counters.iter().filter(|counter| wanted(counter));
+        moved
+            .map(|counter| u64::try_from(counter.delta).unwrap_or(0))
+            .sum()
+    };
+    OursAndSystem {
+        ours: sum(&|counter| counter.source.starts_with(LISTENER)),
+        system: sum(&|counter| {
+            counter.source == "netstat.TcpExt" && counter.name == "ListenDrops"
+        }),
+    }
+}
+
 /// What makes the numbers above incomplete.
 fn findings(report: &KernelReport) -> Vec<Finding> {
     let mut findings = Vec::new();
@@ -136,7 +154,6 @@ pub(super) fn cost(intervals: &[Snapshot], missing: Option<String>) -> CostRepor
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::OursAndSystem;
 
     fn interval(ours: u64) -> Snapshot {
         let mut snapshot = Snapshot::default();

@@ -296,4 +296,7 @@ pub struct Plan {
     pub server_cpus: Vec<u32>,
     /// How long nothing at all may arrive from the other side, nanoseconds.
     pub peer_timeout_ns: u64,
+    /// What the plan changed of what was typed, one sentence each, for the run's findings.
+    #[serde(default)]
+    pub notes: Vec<String>,
 }

@@ -55,7 +55,8 @@ pub struct RetransmitReport {
 #[serde(default)]
 pub struct CounterReport {
     /// Where it stands: `snmp.Tcp`, `netstat.TcpExt`, `softnet`, `qdisc.<device>.<kind>.<handle>`,
-    /// `nic.<device>`, `interrupt`, `softirq`, `conntrack`, `xfrm`.
+    /// `nic.<device>`, `interrupt`, `softirq`, `conntrack`, `xfrm`,
+    /// `listener.<address>`.
     pub source: String,
     /// Its name there.
     pub name: String,
@@ -141,6 +142,10 @@ pub struct KernelReport {
     pub receive_queue_full: OursAndSystem,
     /// Datagrams that a UDP socket refused.
     pub udp_queue_fail: OursAndSystem,
+    /// Handshakes that a listener dropped, its queue being full for the most part: of our
+    /// listeners, beside the whole network namespace (not the system). From `counters`, since the
+    /// kernel ignores a SYN without a word that a probe could hear.
+    pub listen_drops: OursAndSystem,
     /// The kernel's own counters that moved.
     pub counters: Vec<CounterReport>,
     /// What the probes cost, where that was asked for.

@@ -2,23 +2,33 @@
 //!
 //! No I/O and no formatting for people. A [`Run`] is all that `report` needs.
 
+#[cfg(test)]
+pub mod canned;
+pub mod exit;
 pub mod host;
 pub mod kernel;
 pub mod progress;
+pub mod read;
 pub mod run;
 pub mod side;
+pub mod stamp;
 
-pub use host::HostFacts;
+pub use host::{HostFacts, NicFacts};
 pub use kernel::{
     CostReport, CounterReport, DropReport, KernelReport, OursAndSystem, ProgramCost,
     RetransmitReport, Unavailable, UnavailableStatus,
 };
 pub use progress::Progress;
-pub use run::{CaseResult, ErrorReport, Figures, Group, Reconciliation, Run, Sample, Sides};
-pub use side::{
-    Counters, CpuReport, EngineReport, Finding, FlowReport, GroupReport, Interval, Severity,
-    SideReport, TcpReport, Transactions, UdpFlow, UdpReport,
+pub use read::{ReadError, read};
+pub use run::{
+    Amount, CaseResult, ErrorReport, Figures, FlowDistribution, Group, Latency, Reconciliation,
+    Run, Sample, SampleFlow, SideIntervals, Sides, Tool,
 };
+pub use side::{
+    Counters, CpuReport, CpuTime, EngineReport, Finding, FlowReport, GroupReport, Interval,
+    Severity, SideReport, TcpReport, Transactions, UdpFlow, UdpReport,
+};
+pub use stamp::rfc3339;
 
 /// Name and version of the document's schema.
 pub const SCHEMA: &str = "ringperf.result/1";

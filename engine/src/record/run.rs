@@ -3,6 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::SCHEMA;
 use super::host::HostFacts;
 use super::side::{
     CpuReport, EngineReport, Finding, FlowReport, Interval, TcpReport, Transactions, UdpReport,
@@ -33,6 +34,7 @@ pub struct Tool {
 
 /// A value of each side.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, PartialEq, Debug)]
+#[schemars(rename = "SidesOf{T}")]
 pub struct Sides<T> {
     /// The client's.
     pub client: Option<T>,
@@ -101,8 +103,9 @@ pub struct Reconciliation {
     pub sent: u64,
     /// Received, or done.
     pub received: u64,
-    /// Lost, or failed.
-    pub lost: u64,
+    /// Lost, or failed; null where no count says it (datagrams too small for a header), since
+    /// it is never computed as a remainder.
+    pub lost: Option<u64>,
     /// In flight.
     pub in_flight: u64,
     /// What does not add up, where it does not.
@@ -118,6 +121,10 @@ pub struct Figures {
     pub received: Amount,
     /// Received payload bits per second; for request-response both directions together.
     pub throughput_bps: f64,
+    /// Sent payload bits per second of the sender's window, beside the throughput and never
+    /// instead of it; for request-response both directions together.
+    #[serde(default)]
+    pub sent_bps: f64,
     /// Request-response only.
     pub transactions: Option<Transactions>,
     /// Request-response only: from the start (open loop: the intended start) to the whole answer.
@@ -140,6 +147,29 @@ pub struct Figures {
     pub fairness: Option<f64>,
     /// Slowest and fastest flow, payload bits (streams) or transactions per second.
     pub flow_spread: Option<(f64, f64)>,
+    /// How the flows' rates are distributed, in the unit of `flow_spread`; two flows or more.
+    #[serde(default)]
+    pub flow_distribution: Option<FlowDistribution>,
+}
+
+/// The distribution of the flows' rates, payload bits (streams) or transactions per second. It
+/// covers every flow, also those that `flows` leaves out.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, PartialEq, Debug, Default)]
+pub struct FlowDistribution {
+    /// Flows counted.
+    pub count: u64,
+    /// Slowest.
+    pub min: f64,
+    /// 10th percentile, by rank.
+    pub p10: f64,
+    /// Median, by rank.
+    pub p50: f64,
+    /// 90th percentile, by rank.
+    pub p90: f64,
+    /// Fastest.
+    pub max: f64,
+    /// Mean.
+    pub mean: f64,
 }
 
 /// One group of traffic of a sample.
@@ -219,6 +249,17 @@ pub struct CaseResult {
     pub error: Option<ErrorReport>,
 }
 
+impl Tool {
+    /// This build, with the command line as typed.
+    pub fn this(command: Vec<String>) -> Tool {
+        Tool {
+            name: "ringperf".to_string(),
+            version: env!("CARGO_PKG_VERSION").to_string(),
+            command,
+        }
+    }
+}
+
 /// The result of a plan.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, PartialEq, Debug)]
 pub struct Run {
@@ -244,4 +285,40 @@ pub struct Run {
     pub findings: Vec<Finding>,
     /// What ended the run early.
     pub error: Option<ErrorReport>,
+}
+
+impl Run {
+    /// A run that has just begun, with an identity of its own. It counts as complete once the
+    /// caller says so, so that a run written early is marked incomplete.
+    pub fn new(
+        command: Vec<String>,
+        title: Option<String>,
+        started: std::time::SystemTime,
+    ) -> Run {
+        Run {
+            schema: SCHEMA.to_string(),
+            uuid: uuid::Uuid::new_v4().to_string(),
+            started: super::stamp::rfc3339(started),
+            tool: Tool::this(command),
+            title,
+            complete: false,
+            client: None,
+            server: None,
+            cases: Vec::new(),
+            findings: Vec::new(),
+            error: None,
+        }
+    }
+
+    /// A run that ended before any traffic, such as by a usage error.
+    pub fn failed(
+        command: Vec<String>,
+        started: std::time::SystemTime,
+        error: ErrorReport,
+    ) -> Run {
+        Run {
+            error: Some(error),
+            ..Run::new(command, None, started)
+        }
+    }
 }

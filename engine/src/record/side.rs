@@ -56,12 +56,14 @@ pub struct Counters {
 }
 
 impl Counters {
-    /// Adds another side's or worker's counts of the same kind.
+    /// Adds another side's or worker's counts of the same kind; saturates.
     pub fn add(&mut self, other: &Counters) {
-        self.sent_bytes += other.sent_bytes;
-        self.sent_messages += other.sent_messages;
-        self.received_bytes += other.received_bytes;
-        self.received_messages += other.received_messages;
+        self.sent_bytes = self.sent_bytes.saturating_add(other.sent_bytes);
+        self.sent_messages = self.sent_messages.saturating_add(other.sent_messages);
+        self.received_bytes = self.received_bytes.saturating_add(other.received_bytes);
+        self.received_messages = self
+            .received_messages
+            .saturating_add(other.received_messages);
     }
 }
 
@@ -86,14 +88,14 @@ pub struct Transactions {
 }
 
 impl Transactions {
-    /// Adds another worker's counts; `per_second` is left to the caller.
+    /// Adds another worker's counts, saturating; `per_second` is left to the caller.
     pub fn add(&mut self, other: &Transactions) {
-        self.started += other.started;
-        self.done += other.done;
-        self.failed += other.failed;
-        self.in_flight += other.in_flight;
-        self.late += other.late;
-        self.censored += other.censored;
+        self.started = self.started.saturating_add(other.started);
+        self.done = self.done.saturating_add(other.done);
+        self.failed = self.failed.saturating_add(other.failed);
+        self.in_flight = self.in_flight.saturating_add(other.in_flight);
+        self.late = self.late.saturating_add(other.late);
+        self.censored = self.censored.saturating_add(other.censored);
     }
 }
 
@@ -126,6 +128,8 @@ pub struct UdpReport {
     pub lost: Option<u64>,
     /// `lost` in percent of the datagrams sent inside the window.
     pub lost_percent: Option<f64>,
+    /// Why there is no loss figure.
+    pub loss_missing: Option<String>,
     /// Arrived after a higher sequence number (RFC 4737).
     pub reordered: Option<u64>,
     /// Largest reordering extent, datagrams (RFC 4737).
@@ -368,6 +372,10 @@ pub struct EngineReport {
     pub completions: u64,
     /// CPU of each worker, as checked after the start.
     pub worker_cpus: Vec<u32>,
+    /// Time that the workers spent polling without sleeping, seconds.
+    pub spun_s: f64,
+    /// Time that the workers spent in waits that may sleep, seconds.
+    pub slept_s: f64,
 }
 
 /// Everything one side has to say about one sample.
@@ -382,7 +390,8 @@ pub struct SideReport {
     pub groups: Vec<GroupReport>,
     /// Intervals of all groups, in order of index then group.
     pub intervals: Vec<Interval>,
-    /// Per flow: all up to 1000, beyond that the 20 slowest and the 20 fastest.
+    /// Per flow, all of them, so that both sides can be joined and the spread is exact; the
+    /// document keeps all up to 1000, beyond that the 20 slowest and the 20 fastest.
     pub flows: Vec<FlowReport>,
     /// CPU used.
     pub cpu: Option<CpuReport>,

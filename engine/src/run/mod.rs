@@ -1,1 +1,47 @@
-//! The conductor: plan to session to crew to result.
+//! The conductor: plan to session to crew to result. The only room that sees both sides.
+//!
+//! | file | what |
+//! |---|---|
+//! | `conductor` | the client's session: every case, every sample, one result |
+//! | `local` | the server in this process, for a run without a host |
+//! | `serving` | `ringperf serve` |
+//! | `factory`, `crew`, `collect`, `options` | the workers behind the control room's traits |
+//! | `side`, `assemble` | what the workers counted, then what both sides counted |
+//! | `output` | the result to the user, to files, to the exit code |
+//! | `interrupt` | signals |
+
+pub mod assemble;
+
+mod collect;
+mod conductor;
+mod crew;
+mod factory;
+mod interrupt;
+mod local;
+mod options;
+mod output;
+mod serving;
+mod side;
+
+pub use conductor::execute;
+pub use serving::serve;
+
+/// The version of this program.
+pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// The kernel's boot identifier: two processes that read the same share one machine's CPUs.
+fn boot_id() -> String {
+    let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    text.trim().to_string()
+}
+
+/// This host's facts, with what only the engine knows.
+fn host_facts(path_interface: Option<&str>) -> crate::record::HostFacts {
+    let mut facts = crate::host::facts::read(std::path::Path::new("/"), path_interface);
+    facts.io_uring = match crate::uring::available() {
+        Ok(_) => "available".to_string(),
+        Err(error) => error.to_string(),
+    };
+    facts.ringperf = VERSION.to_string();
+    facts
+}

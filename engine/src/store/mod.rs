@@ -1,1 +1,3 @@
 //! What crosses the disk besides traffic: run files.
+
+pub mod runfile;

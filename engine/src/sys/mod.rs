@@ -1,1 +1,17 @@
-//! The kernel ABI in safe wrappers. One of the two rooms with `unsafe`.
+//! The kernel's interface in safe wrappers: clocks, socket options, control messages, TCP_INFO,
+//! affinity, limits, memory. No policy: nothing here decides what a value should be.
+
+pub mod address;
+pub mod affinity;
+pub mod clock;
+pub mod cmsg;
+pub mod eventfd;
+pub mod flow_socket;
+pub mod limits;
+pub mod memory;
+pub mod open;
+mod option;
+pub mod queue;
+pub mod rusage;
+pub mod socket;
+pub mod tcp_info;

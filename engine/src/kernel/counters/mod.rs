@@ -10,9 +10,17 @@ mod proc;
 mod qdisc;
 
 use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
 use std::path::Path;
 
+use nix::sys::socket::{SockaddrStorage, getsockname};
+
 use crate::record::CounterReport;
+use crate::sys::socket::memory_info;
+
+/// Prefix of the source of a listener's counter.
+pub(super) const LISTENER: &str = "listener.";
 
 /// A counter at one moment.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -47,6 +55,26 @@ impl Reading {
             log::info!("queueing disciplines are not counted: {reason}");
         }
         reading
+    }
+
+    /// Adds what a listener dropped: its queue was full or a handshake went wrong. The kernel says
+    /// nothing of a SYN that it ignores but in this count of the socket and, for the whole
+    /// namespace, in ListenDrops.
+    ///
+    /// # Errors
+    ///
+    /// Where the socket is none, or the kernel is older than 4.12.
+    pub fn add_listener(&mut self, listener: BorrowedFd<'_>) -> io::Result<()> {
+        let drops = memory_info(listener)?.drops;
+        let address = getsockname::<SockaddrStorage>(listener.as_raw_fd())?;
+        let source = format!("{LISTENER}{address}");
+        let value = Value {
+            values: vec![u64::from(drops)],
+            per_cpu: false,
+            narrow: true,
+        };
+        self.counters.insert((source, "drops".to_string()), value);
+        Ok(())
     }
 
     /// What moved from `self` to `later`, in order of source and name. A counter that only one of

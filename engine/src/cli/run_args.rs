@@ -1,0 +1,326 @@
+//! The flags of `run`, in the groups of its help.
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+
+use clap::Args;
+
+use crate::plan::{
+    CloseKind, Family, Proto, Receive, SizeSpec, SourcePorts, Test, TypedHost, Wait,
+};
+use crate::units::{
+    CpuList, ParseError, PerSecond, parse_bitrate, parse_count, parse_duration, parse_size,
+};
+
+/// What can be typed after `run`.
+#[derive(Args, Debug)]
+#[command(after_help = AFTER_HELP)]
+pub(super) struct RunArgs {
+    /// Server: a name, 192.0.2.1, ::1 or [::1], each also with :PORT; none is loopback, in this
+    /// process
+    #[arg(value_name = "HOST[:PORT]")]
+    pub(super) host: Option<TypedHost>,
+
+    /// Port of the server [default: 5301]
+    #[arg(short, long, value_name = "PORT")]
+    pub(super) port: Option<u16>,
+
+    #[command(flatten)]
+    pub(super) matrix: MatrixArgs,
+    #[command(flatten)]
+    pub(super) time: TimeArgs,
+    #[command(flatten)]
+    pub(super) place: PlaceArgs,
+    #[command(flatten)]
+    pub(super) sockets: SocketArgs,
+    #[command(flatten)]
+    pub(super) messages: MessageArgs,
+    #[command(flatten)]
+    pub(super) session: SessionArgs,
+    #[command(flatten)]
+    pub(super) output: OutputArgs,
+}
+
+const AFTER_HELP: &str = "\
+Sizes: bytes, K M G T = 1024. Rates and bitrates: per second, K M G T = 1000.
+Durations: ns us ms s m h d; a bare number is seconds.
+An option applies to both sides unless its name says which.
+Exit codes: 0 ok, 2 usage, 3 no data, 4 the other side or a case failed, 5 this host cannot.";
+
+/// `on` or `off`.
+fn on_off(text: &str) -> Result<bool, ParseError> {
+    match text {
+        "on" => Ok(true),
+        "off" => Ok(false),
+        _ => Err(ParseError::new("a switch", text, "choose on or off")),
+    }
+}
+
+/// The dimensions.
+#[derive(Args, Debug)]
+#[command(next_help_heading = "What traffic: each may be a list, every combination is a case")]
+pub(super) struct MatrixArgs {
+    /// Transports: tcp, udp [default: tcp]
+    #[arg(long, value_name = "PROTO,..", value_delimiter = ',')]
+    pub(super) proto: Vec<Proto>,
+
+    /// The same as --proto udp
+    #[arg(short = 'u', long = "udp", conflicts_with = "proto")]
+    pub(super) udp: bool,
+
+    /// stream (to the server), reverse (from it), bidir (both at once), rr (request and
+    /// response), crr (connect, rr, close) [default: stream]
+    #[arg(long, value_name = "TEST,..", value_delimiter = ',')]
+    pub(super) test: Vec<Test>,
+
+    /// The same as --test reverse
+    #[arg(short = 'R', long = "reverse", conflicts_with = "test")]
+    pub(super) reverse: bool,
+
+    /// Bytes of a message; rr and crr: of request and response, A/B where they differ
+    /// [default: TCP streams 128K, UDP streams the path's MTU less headers, rr and crr 1]
+    #[arg(short = 'l', long, value_name = "SIZE,..", value_delimiter = ',')]
+    pub(super) size: Vec<SizeSpec>,
+
+    /// Flows per direction [default: 1]
+    #[arg(short = 'P', long, value_name = "N,..", value_delimiter = ',')]
+    pub(super) flows: Vec<u32>,
+
+    /// Pinned threads, each with its own ring and its share of the flows [default: 1]
+    #[arg(long, value_name = "N,..", value_delimiter = ',')]
+    pub(super) workers: Vec<u32>,
+
+    /// Workers of the client only
+    #[arg(long, value_name = "N")]
+    pub(super) client_workers: Option<u32>,
+
+    /// Workers of the server only
+    #[arg(long, value_name = "N")]
+    pub(super) server_workers: Option<u32>,
+
+    /// Per flow, requests outstanding [default: 1] or sends in flight [default: the engine's]
+    #[arg(long, value_name = "N,..", value_delimiter = ',')]
+    pub(super) depth: Vec<u32>,
+
+    /// Open loop: messages or transactions per second, of each flow (1000/flow) or of all flows
+    /// of a direction together (100K/total, also without a word) [default: closed loop]
+    #[arg(long, value_name = "RATE,..", value_delimiter = ',')]
+    pub(super) rate: Vec<PerSecond>,
+
+    /// Open loop: payload bits per second of all flows of a direction together
+    #[arg(long, value_name = "BITS,..", value_delimiter = ',', value_parser = parse_bitrate)]
+    pub(super) bitrate: Vec<u64>,
+
+    /// The same as --bitrate (iperf3's -b is per stream)
+    #[arg(short = 'b', value_name = "BITS", conflicts_with = "bitrate")]
+    #[arg(value_parser = parse_bitrate)]
+    pub(super) iperf_bitrate: Option<u64>,
+
+    /// Address families: 4, 6 [default: what HOST resolves to first]
+    #[arg(long, value_name = "4,6", value_delimiter = ',')]
+    pub(super) family: Vec<Family>,
+}
+
+/// What ends a sample.
+#[derive(Args, Debug)]
+#[command(next_help_heading = "How long")]
+pub(super) struct TimeArgs {
+    /// Measured time of a sample [default: 10s; tour: 2s]
+    #[arg(short = 't', long, value_name = "DURATION", value_parser = parse_duration)]
+    pub(super) duration: Option<u64>,
+
+    /// Exactly so many payload bytes per direction in place of a duration (streams)
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    pub(super) bytes: Option<u64>,
+
+    /// Exactly so many transactions (streams: messages per direction) in place of a duration
+    #[arg(long, value_name = "N", value_parser = parse_count)]
+    pub(super) transactions: Option<u64>,
+
+    /// Uncounted traffic before it [default: 1s; tour: 0.5s; none with exact amounts]
+    #[arg(short = 'O', long, value_name = "DURATION", value_parser = parse_duration)]
+    pub(super) warmup: Option<u64>,
+
+    /// Timed repetitions of each case [default: 1]
+    #[arg(long, value_name = "N")]
+    pub(super) samples: Option<u32>,
+
+    /// Interval of the reports, 100ms at least [default: 1s]
+    #[arg(short = 'i', long, value_name = "DURATION", value_parser = parse_duration)]
+    pub(super) interval: Option<u64>,
+}
+
+/// CPUs and waiting.
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Where it runs")]
+pub(super) struct PlaceArgs {
+    /// Worker i runs on the i-th of these CPUs, such as 0,2-5; without HOST the client takes the
+    /// first and the server the next ones [default: the allowed ones]
+    #[arg(long, value_name = "LIST")]
+    pub(super) cpus: Option<CpuList>,
+
+    /// CPUs of the client only
+    #[arg(long, value_name = "LIST")]
+    pub(super) client_cpus: Option<CpuList>,
+
+    /// CPUs of the server only
+    #[arg(long, value_name = "LIST")]
+    pub(super) server_cpus: Option<CpuList>,
+
+    /// How workers wait: sleep, spin (burns the CPU), adaptive [default: sleep]
+    #[arg(long, value_name = "HOW")]
+    pub(super) wait: Option<Wait>,
+
+    /// How the client's workers wait
+    #[arg(long, value_name = "HOW")]
+    pub(super) client_wait: Option<Wait>,
+
+    /// How the server's workers wait
+    #[arg(long, value_name = "HOW")]
+    pub(super) server_wait: Option<Wait>,
+
+    /// Microseconds that the kernel polls the NIC before it sleeps (SO_BUSY_POLL)
+    #[arg(long, value_name = "USEC")]
+    pub(super) busy_poll: Option<u32>,
+
+    /// Busy polling of the client only
+    #[arg(long, value_name = "USEC")]
+    pub(super) client_busy_poll: Option<u32>,
+
+    /// Busy polling of the server only
+    #[arg(long, value_name = "USEC")]
+    pub(super) server_busy_poll: Option<u32>,
+
+    /// Plain buffers and a wake-up per arrival: nothing that the engine chooses by itself
+    #[arg(long)]
+    pub(super) as_application: bool,
+}
+
+/// Socket options.
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Sockets")]
+pub(super) struct SocketArgs {
+    /// Source address of the client's flows
+    #[arg(short = 'B', long, value_name = "ADDR")]
+    pub(super) bind: Option<IpAddr>,
+
+    /// Interface of the client's flows (SO_BINDTODEVICE)
+    #[arg(long, value_name = "IFACE")]
+    pub(super) device: Option<String>,
+
+    /// Source ports: fresh (the kernel's choice), fixed (the same in every sample), or A-B
+    /// [default: fresh]
+    #[arg(long, value_name = "HOW")]
+    pub(super) source_ports: Option<SourcePorts>,
+
+    /// TCP congestion control, such as cubic [default: the system's]
+    #[arg(short = 'C', long, value_name = "NAME")]
+    pub(super) congestion: Option<String>,
+
+    /// TCP maximum segment size, bytes [default: the path's]
+    #[arg(short = 'M', long, value_name = "BYTES")]
+    pub(super) mss: Option<u32>,
+
+    /// Send and receive buffers of fixed size [default: the kernel tunes them]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    pub(super) window: Option<u64>,
+
+    /// Receive buffer of fixed size beyond the system's limit (needs CAP_NET_ADMIN)
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    pub(super) rcvbuf: Option<u64>,
+
+    /// Highest bits per second of a flow, paced by the kernel (SO_MAX_PACING_RATE)
+    #[arg(long, value_name = "BITS", value_parser = parse_bitrate)]
+    pub(super) pacing: Option<u64>,
+
+    /// TCP_NODELAY: on, off [default: on for rr and crr, off for streams]
+    #[arg(long, value_name = "on|off", value_parser = on_off)]
+    pub(super) nodelay: Option<bool>,
+
+    /// How TCP connections end: fin, rst [default: fin]
+    #[arg(long, value_name = "HOW")]
+    pub(super) close: Option<CloseKind>,
+
+    /// DSCP code point of the packets, 0 to 63
+    #[arg(long, value_name = "N")]
+    pub(super) dscp: Option<u8>,
+}
+
+/// How messages are sent, received and answered.
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Messages")]
+pub(super) struct MessageArgs {
+    /// What a TCP receiver does: copy, discard (in the kernel) [default: copy]
+    #[arg(long, value_name = "HOW")]
+    pub(super) receive: Option<Receive>,
+
+    /// Messages per send operation (TCP streams) [default: 1]
+    #[arg(long, value_name = "N")]
+    pub(super) coalesce: Option<u32>,
+
+    /// Datagrams per send operation, cut by the kernel (UDP streams) [default: 1]
+    #[arg(long, value_name = "N")]
+    pub(super) gso: Option<u32>,
+
+    /// Let the kernel merge datagrams for the receiver (UDP streams)
+    #[arg(long)]
+    pub(super) gro: bool,
+
+    /// Let datagrams larger than the path's MTU be fragmented
+    #[arg(long)]
+    pub(super) fragment: bool,
+
+    /// Time between a complete request and its answer (rr, crr) [default: 0]
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
+    pub(super) think: Option<u64>,
+
+    /// Check every byte at the receiver (one send at a time on TCP streams)
+    #[arg(long)]
+    pub(super) verify: bool,
+}
+
+/// Patience.
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Session")]
+pub(super) struct SessionArgs {
+    /// Try to reach the server for this long [default: try once]
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
+    pub(super) wait_for_server: Option<u64>,
+
+    /// After this long a UDP request counts as lost [default: 1s]
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
+    pub(super) timeout: Option<u64>,
+
+    /// End when nothing at all came from the other side for this long, 2s at least [default: 5s]
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
+    pub(super) peer_timeout: Option<u64>,
+}
+
+/// Where results go.
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Output")]
+pub(super) struct OutputArgs {
+    /// Free text that stands in the result
+    #[arg(long, value_name = "TEXT")]
+    pub(super) title: Option<String>,
+
+    /// No line per interval on stderr
+    #[arg(short, long)]
+    pub(super) quiet: bool,
+
+    /// Write the result as one JSON document to a file, or with - to stdout in place of the table
+    #[arg(long, value_name = "PATH|-")]
+    pub(super) json: Option<PathBuf>,
+
+    /// The same as --json -
+    #[arg(short = 'J', conflicts_with = "json")]
+    pub(super) json_stdout: bool,
+
+    /// Write a JSON object per interval to stdout, and the document last
+    #[arg(long)]
+    pub(super) json_stream: bool,
+
+    /// Keep every run as UUID.json in this directory, interrupted ones too
+    #[arg(long, value_name = "DIR")]
+    pub(super) output: Option<PathBuf>,
+}

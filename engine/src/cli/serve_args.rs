@@ -1,0 +1,71 @@
+//! The flags of `serve`.
+
+use std::net::IpAddr;
+
+use clap::Args;
+
+use crate::plan::{DEFAULT_PORT, ServeOptions};
+use crate::units::{Cidr, CpuList, PortRange, parse_bitrate, parse_duration};
+
+/// What can be typed after `serve`.
+#[derive(Args, Debug)]
+pub(super) struct ServeArgs {
+    /// Addresses to listen on [default: all]
+    #[arg(short = 'B', long, value_name = "ADDR,..", value_delimiter = ',')]
+    bind: Vec<IpAddr>,
+
+    /// Port of control and data; 0 lets the kernel choose
+    #[arg(short, long, value_name = "PORT", default_value_t = DEFAULT_PORT)]
+    port: u16,
+
+    /// Data on a port or ports of its own [default: the control port]
+    #[arg(long, value_name = "N[-M]")]
+    data_port: Option<PortRange>,
+
+    /// CPUs for workers where the client names none, such as 0,2-5 [default: the allowed ones]
+    #[arg(long, value_name = "LIST")]
+    cpus: Option<CpuList>,
+
+    /// End after one session (a client's whole plan)
+    #[arg(short = '1', long)]
+    one_off: bool,
+
+    /// Sessions at once; others are told who is served and for how long
+    #[arg(long, value_name = "N", default_value_t = 1, help_heading = LIMITS)]
+    max_sessions: u32,
+
+    /// Refuse longer samples, warm-up included [default: no limit]
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration, help_heading = LIMITS)]
+    max_duration: Option<u64>,
+
+    /// Refuse cases with more flows, both directions together [default: no limit]
+    #[arg(long, value_name = "N", help_heading = LIMITS)]
+    max_flows: Option<u32>,
+
+    /// Refuse more offered bits per second (K, M, G = 1000), and unpaced traffic
+    #[arg(long, value_name = "BITS", value_parser = parse_bitrate, help_heading = LIMITS)]
+    max_bitrate: Option<u64>,
+
+    /// Serve only clients with these addresses, such as 10.0.0.0/8,fd00::/8 [default: all]
+    #[arg(long, value_name = "CIDR,..", value_delimiter = ',', help_heading = LIMITS)]
+    allow: Vec<Cidr>,
+}
+
+const LIMITS: &str = "Limits (refused by name before any traffic)";
+
+impl ServeArgs {
+    pub(super) fn options(self) -> ServeOptions {
+        ServeOptions {
+            bind: self.bind,
+            port: self.port,
+            data_ports: self.data_port,
+            cpus: self.cpus.unwrap_or_default().0,
+            one_off: self.one_off,
+            max_sessions: self.max_sessions,
+            max_duration_ns: self.max_duration,
+            max_flows: self.max_flows,
+            max_bitrate_bps: self.max_bitrate,
+            allow: self.allow,
+        }
+    }
+}

@@ -1,0 +1,235 @@
+//! The head: what ran, on what, and what was chosen by the tool itself.
+
+use super::wrap;
+use crate::plan::{Traffic, Wait};
+use crate::record::{EngineReport, HostFacts, Run, Sample};
+use crate::report::number::size;
+
+/// Width of the labels.
+const LABEL: usize = 10;
+
+/// Findings that the head says, so that the list below need not.
+pub(super) const IN_HEAD: [&str; 2] = ["path-translated", "unpaced"];
+
+/// The head's lines.
+pub(super) fn lines(run: &Run, width: usize) -> String {
+    let mut lines = Vec::new();
+    let mut say = |label: &str, text: String| {
+        if !text.is_empty() {
+            lines.extend(wrap(label, LABEL, &text, width));
+        }
+    };
+    say(
+        "ringperf",
+        format!("{}, {}, run {}", run.tool.version, run.started, run.uuid),
+    );
+    say("title", run.title.clone().unwrap_or_default());
+    say("client", run.client.as_ref().map(host).unwrap_or_default());
+    say("server", run.server.as_ref().map(host).unwrap_or_default());
+    for (label, of) in TOPICS {
+        for text in topic(run, *of) {
+            say(label, text);
+        }
+    }
+    for code in IN_HEAD {
+        for text in said(run, code) {
+            say("note", text);
+        }
+    }
+    let most = run
+        .cases
+        .iter()
+        .map(|case| case.samples.len())
+        .max()
+        .unwrap_or(0);
+    if most > 1 {
+        say(
+            "samples",
+            "median, with the least and the most below it".to_string(),
+        );
+    }
+    if !run.complete && !run.cases.is_empty() {
+        say(
+            "note",
+            "INCOMPLETE: not every sample ran to its planned end".to_string(),
+        );
+    }
+    lines.join("\n")
+}
+
+fn host(host: &HostFacts) -> String {
+    let mut parts = vec![format!(
+        "{}: Linux {} {}",
+        host.hostname, host.kernel, host.architecture
+    )];
+    let model = host
+        .cpu_model
+        .as_deref()
+        .map(|model| format!(" {model}"))
+        .unwrap_or_default();
+    parts.push(format!("{} CPUs{model}", host.cpus_online));
+    if let Some(nic) = host.nics.first() {
+        let driver = nic
+            .driver
+            .as_deref()
+            .map(|driver| format!(" {driver}"))
+            .unwrap_or_default();
+        let speed = nic
+            .speed_mbps
+            .map(|mbps| format!(" {mbps} Mbit/s"))
+            .unwrap_or_default();
+        parts.push(format!("{}{driver} MTU {}{speed}", nic.name, nic.mtu));
+    }
+    parts.extend(host.virtualization.clone());
+    parts.join(", ")
+}
+
+/// What a sample of a case says about a topic, per side.
+type Topic = fn(&crate::plan::Case, &Sample) -> [Option<String>; 2];
+
+const TOPICS: &[(&str, Topic)] = &[
+    ("engine", |_, sample| of_engines(sample, engine)),
+    ("chosen", |case, sample| {
+        let streams = case
+            .groups
+            .iter()
+            .any(|group| group.traffic == Traffic::Stream);
+        let given = case.depth.is_some() || !streams;
+        let plain = case.options.as_application;
+        of_engines(sample, |engine| chosen(engine, given, plain))
+    }),
+    ("tcp", |_, sample| {
+        let tcp = sample
+            .groups
+            .first()
+            .and_then(|group| group.figures.tcp.as_ref());
+        let named =
+            |name: &String| (!name.is_empty()).then(|| format!("congestion control {name}"));
+        let (client, server) =
+            tcp.map_or((None, None), |t| (t.client.as_ref(), t.server.as_ref()));
+        [client, server].map(|side| side.and_then(|tcp| named(&tcp.congestion)))
+    }),
+    ("wait", |case, sample| {
+        let sides = [
+            (&sample.engine.client, case.options.client_wait),
+            (&sample.engine.server, case.options.server_wait),
+        ];
+        sides.map(|(engine, wait)| engine.as_ref().map(|_| waits(wait).to_string()))
+    }),
+    ("cpu", |_, sample| {
+        [&sample.cpu.client, &sample.cpu.server].map(|cpu| {
+            let cpu = cpu.as_ref()?;
+            let why = cpu
+                .missing
+                .as_deref()
+                .map(|why| format!(", no figure: {why}"));
+            (!cpu.method.is_empty())
+                .then(|| format!("{}{}", method(&cpu.method), why.unwrap_or_default()))
+        })
+    }),
+];
+
+fn of_engines(sample: &Sample, of: impl Fn(&EngineReport) -> String) -> [Option<String>; 2] {
+    [&sample.engine.client, &sample.engine.server].map(|engine| {
+        let text = of(engine.as_ref()?);
+        (!text.is_empty()).then_some(text)
+    })
+}
+
+fn engine(engine: &EngineReport) -> String {
+    match engine.features.as_slice() {
+        [] => engine.name.clone(),
+        features => format!("{} ({})", engine.name, features.join(", ")),
+    }
+}
+
+fn chosen(engine: &EngineReport, depth_given: bool, plain: bool) -> String {
+    if plain {
+        return "nothing (as an application)".to_string();
+    }
+    let mut parts = Vec::new();
+    if engine.depth > 0 && !depth_given {
+        parts.push(format!("{} sends in flight", engine.depth));
+    }
+    if let Some(bytes) = engine.receive_low_water {
+        parts.push(format!("receive low-water mark {}", size(bytes)));
+    }
+    if let Some(us) = engine.min_wait_us {
+        parts.push(format!("minimum wait {us} us"));
+    }
+    if let Some((count, bytes)) = engine.receive_buffers {
+        parts.push(format!(
+            "{count} receive buffers of {}",
+            size(u64::from(bytes))
+        ));
+    }
+    parts.join(", ")
+}
+
+fn waits(wait: Wait) -> &'static str {
+    match wait {
+        Wait::Sleep => "sleep",
+        Wait::Spin => "spin",
+        Wait::Adaptive => "adaptive",
+    }
+}
+
+fn method(method: &str) -> &str {
+    match method {
+        "tick" => "sampled by the tick",
+        other => other,
+    }
+}
+
+/// What is said on a topic: each text once, with the side where the sides differ and the cases
+/// where the cases do.
+fn topic(run: &Run, of: Topic) -> Vec<String> {
+    let mut texts: Vec<(String, Vec<&str>)> = Vec::new();
+    let mut cases = 0;
+    for case in &run.cases {
+        let mut any = false;
+        for sample in &case.samples {
+            let text = match of(&case.case, sample) {
+                [Some(client), Some(server)] if client == server => client,
+                [Some(client), Some(server)] => format!("client {client}; server {server}"),
+                [Some(client), None] => format!("client {client}"),
+                [None, Some(server)] => format!("server {server}"),
+                [None, None] => continue,
+            };
+            any = true;
+            let at = texts
+                .iter()
+                .position(|(known, _)| *known == text)
+                .unwrap_or(texts.len());
+            if at == texts.len() {
+                texts.push((text, Vec::new()));
+            }
+            if !texts[at].1.contains(&case.case.name.as_str()) {
+                texts[at].1.push(&case.case.name);
+            }
+        }
+        cases += usize::from(any);
+    }
+    let line = |(text, names): (String, Vec<&str>)| match names.len() == cases {
+        true => text,
+        false => format!("{text} [{}]", names.join("; ")),
+    };
+    texts.into_iter().map(line).collect()
+}
+
+/// Texts of a finding's code, each once.
+fn said(run: &Run, code: &str) -> Vec<String> {
+    let samples = run.cases.iter().flat_map(|case| &case.samples);
+    let all = run
+        .findings
+        .iter()
+        .chain(samples.flat_map(|sample| &sample.findings));
+    let mut texts = Vec::new();
+    for finding in all.filter(|finding| finding.code == code) {
+        if !texts.contains(&finding.text) {
+            texts.push(finding.text.clone());
+        }
+    }
+    texts.truncate(1);
+    texts
+}

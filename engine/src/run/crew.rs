@@ -1,0 +1,310 @@
+//! The workers of one side for one sample, as the control shells see them.
+
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::OwnedFd;
+
+use crate::control::crew::{Crew, CrewEvent, FlowKey, Side};
+use crate::control::wire::{Offer, Refusal};
+use crate::measure::cpu::CpuMonitor;
+use crate::measure::netstat::NetCounters;
+use crate::record::{Finding, SideReport};
+use crate::sys::clock::monotonic_ns;
+use crate::worker::{Adopted, Command, Note, WorkerHandle};
+
+use super::collect::Collector;
+use super::options;
+use super::side::{self, Ending};
+
+/// Where the crew is in its sample.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Stage {
+    Gathering,
+    Arming(usize),
+    Armed,
+    Running,
+    Stopping,
+    Stopped,
+}
+
+/// A side's workers.
+pub(super) struct DataCrew {
+    side: Side,
+    offer: Offer,
+    workers: Vec<WorkerHandle>,
+    cpus: Vec<u32>,
+    collector: Collector,
+    stage: Stage,
+    start_ns: u64,
+    window_done: bool,
+    cpu: Option<CpuMonitor>,
+    cpu_began: bool,
+    cpu_report: Option<crate::record::CpuReport>,
+    net_before: Option<NetCounters>,
+    findings: Vec<Finding>,
+    failed: bool,
+}
+
+impl DataCrew {
+    pub(super) fn new(
+        side: Side,
+        offer: &Offer,
+        workers: Vec<WorkerHandle>,
+        cpus: Vec<u32>,
+        cpu: Option<CpuMonitor>,
+        findings: Vec<Finding>,
+    ) -> DataCrew {
+        let groups = offer.case.groups.len();
+        DataCrew {
+            collector: Collector::new(workers.len(), groups, offer.case.interval_ns),
+            side,
+            offer: offer.clone(),
+            workers,
+            cpus,
+            stage: Stage::Gathering,
+            start_ns: 0,
+            window_done: false,
+            cpu,
+            cpu_began: false,
+            cpu_report: None,
+            net_before: None,
+            findings,
+            failed: false,
+        }
+    }
+
+    fn order(&self, worker: usize, command: Command) -> Result<(), Refusal> {
+        self.workers[worker].commands.send(command).map_err(|_| {
+            Refusal::new(
+                5,
+                "worker-gone",
+                format!("worker {worker} ended before its sample"),
+            )
+        })
+    }
+
+    fn hear(&mut self, events: &mut Vec<CrewEvent>) {
+        for worker in 0..self.workers.len() {
+            while let Ok(note) = self.workers[worker].notes.try_recv() {
+                match note {
+                    Note::Armed => self.one_armed(events),
+                    Note::Refused(exit, code, text) => {
+                        let text = format!("{} {text}", self.side_name());
+                        self.failed = true;
+                        events.push(CrewEvent::Failed(Refusal::new(exit, &code, text)));
+                    }
+                    Note::Failed(failure) => {
+                        self.failed = true;
+                        let cause = match failure.errno {
+                            0 => String::new(),
+                            errno => format!(": {}", std::io::Error::from_raw_os_error(errno)),
+                        };
+                        let text = format!(
+                            "flow {} of group {} on the {}: {}{cause}",
+                            failure.flow,
+                            failure.group,
+                            self.side_name(),
+                            failure.text
+                        );
+                        events.push(CrewEvent::Failed(Refusal::new(4, "flow-failed", text)));
+                    }
+                    Note::Stranger(socket, from) => events.push(CrewEvent::Stranger(socket, from)),
+                }
+            }
+        }
+    }
+
+    fn side_name(&self) -> &'static str {
+        match self.side {
+            Side::Client => "client",
+            Side::Server => "server",
+        }
+    }
+
+    fn one_armed(&mut self, events: &mut Vec<CrewEvent>) {
+        if let Stage::Arming(missing) = self.stage {
+            self.stage = if missing > 1 {
+                Stage::Arming(missing - 1)
+            } else {
+                Stage::Armed
+            };
+            if self.stage == Stage::Armed {
+                events.push(CrewEvent::Armed);
+            }
+        }
+    }
+
+    /// Follows this side's own marks.
+    fn watch_window(&mut self, events: &mut Vec<CrewEvent>) {
+        if self.stage != Stage::Running {
+            return;
+        }
+        let now = monotonic_ns();
+        let t0 = self.start_ns + self.offer.case.warmup_ns;
+        if !self.cpu_began && now >= t0 {
+            self.begin_cpu();
+        }
+        let over = match self.offer.case.duration_ns() {
+            Some(duration) => now >= t0 + duration,
+            None => self.workers.iter().all(|w| w.signals.limit_reached()),
+        };
+        if over && !self.window_done {
+            self.end_window();
+            events.push(CrewEvent::WindowDone);
+        }
+        if self.workers.iter().all(WorkerHandle::is_finished) {
+            // An engine that failed ends its worker; the report says of what.
+            self.end_window();
+            self.stage = Stage::Stopped;
+            let text = format!("the {}'s workers ended early", self.side_name());
+            events.push(CrewEvent::Failed(Refusal::new(4, "worker-failed", text)));
+        }
+    }
+
+    fn begin_cpu(&mut self) {
+        self.cpu_began = true;
+        if let Some(cpu) = &mut self.cpu {
+            cpu.begin();
+        }
+    }
+
+    fn end_window(&mut self) {
+        if self.window_done {
+            return;
+        }
+        self.window_done = true;
+        if let (true, Some(cpu)) = (self.cpu_began, &mut self.cpu) {
+            self.cpu_report = Some(cpu.end());
+        }
+    }
+}
+
+impl Crew for DataCrew {
+    fn cpus(&self) -> Vec<u32> {
+        self.cpus.clone()
+    }
+
+    fn adopt(&mut self, key: FlowKey, socket: OwnedFd) -> Result<(), Refusal> {
+        let notes = options::apply(&socket, &self.offer.case, self.side)?;
+        for note in notes {
+            if !self.findings.contains(&note) {
+                self.findings.push(note);
+            }
+        }
+        let worker = key.flow as usize % self.workers.len();
+        let flow = Adopted {
+            group: key.group,
+            flow: key.flow,
+            socket,
+        };
+        self.order(worker, Command::Adopt(flow))
+    }
+
+    fn adopt_listener(&mut self, socket: OwnedFd, peer: IpAddr) -> Result<(), Refusal> {
+        for worker in 0..self.workers.len() {
+            let own = socket.try_clone().map_err(|error| {
+                let text = format!("the listener cannot be shared with a worker: {error}");
+                Refusal::new(5, "descriptor-limit", text)
+            })?;
+            self.order(worker, Command::Listener(own, peer))?;
+        }
+        Ok(())
+    }
+
+    fn target(&mut self, server: SocketAddr) {
+        for worker in 0..self.workers.len() {
+            if let Err(refusal) = self.order(worker, Command::Target(server)) {
+                log::debug!("{refusal}");
+            }
+        }
+    }
+
+    fn arm(&mut self) -> Result<(), Refusal> {
+        self.stage = Stage::Arming(self.workers.len());
+        (0..self.workers.len()).try_for_each(|worker| self.order(worker, Command::Arm))
+    }
+
+    fn start(&mut self) {
+        self.net_before = NetCounters::read("/".as_ref()).ok();
+        self.start_ns = monotonic_ns();
+        self.stage = Stage::Running;
+        if self.offer.case.warmup_ns == 0 {
+            self.begin_cpu();
+        }
+        for worker in &self.workers {
+            worker.signals.start(self.start_ns);
+        }
+    }
+
+    fn poll(&mut self) -> Vec<CrewEvent> {
+        let mut events = Vec::new();
+        self.hear(&mut events);
+        for (index, worker) in self.workers.iter_mut().enumerate() {
+            self.collector.drain(index, &mut worker.batches);
+        }
+        events.extend(
+            self.collector
+                .progress()
+                .into_iter()
+                .map(CrewEvent::Progress),
+        );
+        self.watch_window(&mut events);
+        if self.stage == Stage::Stopping && self.workers.iter().all(WorkerHandle::is_finished) {
+            self.stage = Stage::Stopped;
+            events.push(CrewEvent::Stopped);
+        }
+        events
+    }
+
+    fn stop(&mut self) {
+        self.end_window();
+        if matches!(self.stage, Stage::Stopping | Stage::Stopped) {
+            return;
+        }
+        self.stage = Stage::Stopping;
+        for worker in &self.workers {
+            worker.signals.stop();
+        }
+    }
+
+    fn finish(mut self: Box<Self>) -> SideReport {
+        self.end_window();
+        if !matches!(self.stage, Stage::Stopping | Stage::Stopped) {
+            self.workers
+                .iter()
+                .for_each(|worker| worker.signals.abort());
+        }
+        let mut outcomes = Vec::new();
+        for (index, worker) in std::mem::take(&mut self.workers).into_iter().enumerate() {
+            let (outcome, mut batches) = worker.join();
+            self.collector.drain(index, &mut batches);
+            if let Some(outcome) = outcome {
+                self.collector.add(index, &outcome.remains.rest);
+                outcomes.push(outcome);
+            }
+        }
+        let net = match (NetCounters::read("/".as_ref()), &self.net_before) {
+            (Ok(after), Some(before)) => Some(after.since(before)),
+            _ => None,
+        };
+        side::report(Ending {
+            case: &self.offer.case,
+            start_ns: self.start_ns,
+            outcomes,
+            histograms: &self.collector.histograms,
+            cpu: self.cpu_report.take(),
+            net,
+            findings: std::mem::take(&mut self.findings),
+            failed: self.failed,
+            client: self.side == Side::Client,
+        })
+    }
+}
+
+impl Drop for DataCrew {
+    /// Ends workers that nobody waits for any more, when the session itself is gone.
+    fn drop(&mut self) {
+        self.workers
+            .iter()
+            .for_each(|worker| worker.signals.abort());
+    }
+}

@@ -1,0 +1,411 @@
+//! What the workers of one side left behind, as that side's report.
+
+use std::collections::BTreeMap;
+
+use crate::measure::netstat::NetCounters;
+use crate::measure::tcp::TcpFold;
+use crate::plan::{Case, Load, Proto};
+use crate::record::{
+    Counters, CpuReport, EngineReport, Finding, FlowReport, GroupReport, Interval, Severity,
+    SideReport, Transactions, UdpFlow, UdpReport,
+};
+use crate::worker::{FlowOutcome, Role, WorkerOutcome};
+
+use super::collect::{GroupHistograms, text};
+
+/// All flows are reported up to so many; beyond, the slowest and fastest only.
+const ALL_FLOWS: usize = 1000;
+/// Slowest and fastest flows that are reported beyond [`ALL_FLOWS`].
+const EXTREME_FLOWS: usize = 20;
+
+/// Everything that is known when a sample ends on one side.
+pub(super) struct Ending<'a> {
+    pub(super) case: &'a Case,
+    pub(super) start_ns: u64,
+    pub(super) outcomes: Vec<WorkerOutcome>,
+    pub(super) histograms: &'a [GroupHistograms],
+    pub(super) cpu: Option<CpuReport>,
+    pub(super) net: Option<NetCounters>,
+    pub(super) findings: Vec<Finding>,
+    pub(super) failed: bool,
+    pub(super) client: bool,
+}
+
+/// The report of one side.
+pub(super) fn report(mut ending: Ending<'_>) -> SideReport {
+    let window_ns = window_ns(&ending);
+    let groups = (0..ending.case.groups.len())
+        .map(|g| group(&ending, g, window_ns))
+        .collect::<Vec<_>>();
+    let intervals = intervals(&ending, window_ns);
+    let cpu = ending.cpu.take().map(|cpu| with_workers(cpu, &ending));
+    let findings = findings(&mut ending);
+    let whole = ending
+        .case
+        .duration_ns()
+        .is_none_or(|planned| window_ns >= planned);
+    SideReport {
+        window_ns,
+        complete: whole && !ending.failed && !ending.outcomes.is_empty(),
+        groups,
+        intervals,
+        flows: flows(&ending),
+        cpu,
+        engine: engine(&ending),
+        findings,
+    }
+}
+
+/// The window's length by this side's clock: between its marks, or, where a count ends the
+/// sample, from the start to the last arrival or send.
+fn window_ns(ending: &Ending<'_>) -> u64 {
+    let marks = ending.outcomes.iter().filter_map(|o| o.remains.marks);
+    if ending.case.duration_ns().is_some() {
+        return marks
+            .map(|m| m.t1_ns.saturating_sub(m.t0_ns))
+            .max()
+            .unwrap_or(0);
+    }
+    let receives = |o: &WorkerOutcome| {
+        o.flows
+            .iter()
+            .any(|f| !matches!(f.role, Role::StreamSend | Role::DatagramSend))
+    };
+    let arrivals = ending
+        .outcomes
+        .iter()
+        .filter(|o| receives(o))
+        .map(|o| o.arrivals_ns);
+    let (first, last) = arrivals
+        .filter(|(first, _)| *first > 0)
+        .fold((u64::MAX, 0), |(a, b), (first, last)| {
+            (a.min(first), b.max(last))
+        });
+    if last > 0 {
+        return last.saturating_sub(first.min(ending.start_ns));
+    }
+    marks
+        .map(|m| m.t1_ns.saturating_sub(m.t0_ns))
+        .max()
+        .unwrap_or(0)
+}
+
+fn of_group<'a>(ending: &'a Ending<'_>, g: usize) -> impl Iterator<Item = &'a FlowOutcome> {
+    ending
+        .outcomes
+        .iter()
+        .flat_map(|o| &o.flows)
+        .filter(move |f| f.group as usize == g)
+}
+
+fn group(ending: &Ending<'_>, g: usize, window_ns: u64) -> GroupReport {
+    let (mut window, mut lifetime) = (Counters::default(), Counters::default());
+    for flow in of_group(ending, g) {
+        window.add(&flow.window);
+        lifetime.add(&flow.lifetime);
+    }
+    let asks = of_group(ending, g).any(|f| f.role.asks());
+    let receives = |f: &FlowOutcome| f.role == Role::StreamReceive;
+    let histograms = &ending.histograms[g];
+    let all = [&histograms.latency, &histograms.connect, &histograms.lag];
+    let paced = of_group(ending, g).any(|f| f.role.paced());
+    GroupReport {
+        window,
+        lifetime,
+        transactions: asks.then(|| transactions(ending, g, true, window_ns)),
+        lifetime_transactions: asks.then(|| transactions(ending, g, false, window_ns)),
+        latency: text(&histograms.latency),
+        connect: text(&histograms.connect),
+        lag: text(&histograms.lag),
+        histogram_out_of_range: all.into_iter().flatten().map(|r| r.out_of_range()).sum(),
+        censored_min_ns: ending
+            .outcomes
+            .iter()
+            .filter_map(|o| o.groups.get(g).and_then(|group| group.censored_min_ns))
+            .min(),
+        udp: udp(ending, g),
+        udp_flows: udp_flows(ending, g),
+        tcp: tcp(ending, g),
+        queued_bytes: of_group(ending, g)
+            .filter(|f| !f.ended)
+            .map(|f| f.queued_bytes)
+            .sum(),
+        drained: of_group(ending, g).filter(|f| receives(f)).all(|f| f.ended),
+        corrupt_bytes: ending
+            .case
+            .options
+            .verify
+            .then(|| ending.outcomes.iter().map(|o| o.corrupt_bytes).sum()),
+        offered_per_second: offered(ending.case).filter(|_| paced),
+    }
+}
+
+fn offered(case: &Case) -> Option<f64> {
+    match case.load {
+        Load::Closed => None,
+        Load::Rate { per_second } => Some(per_second),
+        Load::Bitrate { bits_per_second } => {
+            Some(bits_per_second as f64 / 8.0 / case.request_bytes.max(1) as f64)
+        }
+    }
+}
+
+fn transactions(ending: &Ending<'_>, g: usize, window: bool, window_ns: u64) -> Transactions {
+    let mut sum = Transactions::default();
+    for outcome in &ending.outcomes {
+        let totals = &outcome.groups[g].totals;
+        sum.add(if window {
+            &totals.window
+        } else {
+            &totals.lifetime
+        });
+    }
+    if window && window_ns > 0 {
+        sum.per_second = sum.done as f64 * 1e9 / window_ns as f64;
+    }
+    sum
+}
+
+fn udp(ending: &Ending<'_>, g: usize) -> Option<UdpReport> {
+    let headers = ending.outcomes.iter().any(|o| o.choices.headers);
+    let mut receivers = of_group(ending, g)
+        .filter(|f| matches!(f.role, Role::DatagramReceive | Role::DatagramAnswer))
+        .peekable();
+    receivers.peek()?;
+    let (mut drops, mut buffer, mut jitters) = (0, None, Vec::new());
+    for flow in receivers {
+        if let Some(memory) = flow.socket_memory {
+            drops += u64::from(memory.drops);
+            buffer = Some(u64::from(memory.receive_buffer));
+        }
+        jitters.extend(flow.jitter_ns);
+    }
+    let jitter_ns =
+        (!jitters.is_empty()).then(|| jitters.iter().sum::<f64>() / jitters.len() as f64);
+    let jitter_missing = match (&jitter_ns, &ending.case.load) {
+        (Some(_), _) => None,
+        (None, Load::Closed) => Some("the traffic is not paced".to_string()),
+        (None, _) if !headers => Some("the datagrams have no room for a stamp".to_string()),
+        (None, _) => Some("no kernel receive time".to_string()),
+    };
+    Some(UdpReport {
+        mode: if headers { "full" } else { "counts" }.to_string(),
+        jitter_ns,
+        jitter_missing,
+        socket_drops: Some(drops),
+        receive_buffer_bytes: buffer,
+        segments_per_send: ending.case.options.gso,
+        receive_operations: Some(ending.outcomes.iter().map(|o| o.receive_operations).sum()),
+        ..UdpReport::default()
+    })
+}
+
+fn udp_flows(ending: &Ending<'_>, g: usize) -> Vec<UdpFlow> {
+    let streams = |f: &&FlowOutcome| {
+        matches!(f.role, Role::DatagramSend)
+            || (f.role == Role::DatagramReceive && f.account.is_some())
+    };
+    let mut flows: Vec<UdpFlow> = of_group(ending, g).filter(streams).map(udp_flow).collect();
+    flows.sort_by_key(|f| f.flow);
+    flows
+}
+
+fn udp_flow(flow: &FlowOutcome) -> UdpFlow {
+    let account = flow.account.unwrap_or_default();
+    UdpFlow {
+        flow: flow.flow,
+        window_sent: flow.phase_sent[1],
+        lifetime_sent: flow.phase_sent.iter().sum(),
+        sent: flow.phase_sent,
+        highest: account.highest,
+        received: account.received,
+        gaps: account.gaps,
+        duplicated: account.duplicated,
+        reordered: account.reordered,
+        late: account.late,
+        extent_max: account.extent_max,
+    }
+}
+
+fn tcp(ending: &Ending<'_>, g: usize) -> Option<crate::record::TcpReport> {
+    if ending.case.proto != Proto::Tcp {
+        return None;
+    }
+    let mut fold = TcpFold::new();
+    for flow in of_group(ending, g) {
+        if let Some(sample) = &flow.tcp {
+            fold.add(sample);
+        }
+    }
+    let mut report = fold.report()?;
+    report.queued_at_close = of_group(ending, g).map(|f| f.queued_bytes).sum();
+    report.syn_retransmits = ending.net.as_ref().and_then(|net| net.tcp_syn_retransmits);
+    Some(report)
+}
+
+fn intervals(ending: &Ending<'_>, window_ns: u64) -> Vec<Interval> {
+    let step = ending.case.interval_ns.max(1);
+    let mut rows: BTreeMap<(u64, u32), (Counters, u64)> = BTreeMap::new();
+    for outcome in &ending.outcomes {
+        for (index, groups) in outcome.remains.intervals.iter().enumerate() {
+            for (g, (counters, transactions)) in groups.iter().enumerate() {
+                let row = rows.entry((index as u64, g as u32)).or_default();
+                row.0.add(counters);
+                row.1 += transactions;
+            }
+        }
+    }
+    let interval = |((index, group), (counters, transactions)): ((u64, u32), (Counters, u64))| {
+        let start = index * step;
+        let length = step.min(window_ns.saturating_sub(start));
+        Interval {
+            index,
+            group,
+            start_s: start as f64 / 1e9,
+            length_s: length as f64 / 1e9,
+            counters,
+            transactions,
+        }
+    };
+    rows.into_iter().map(interval).collect()
+}
+
+fn flows(ending: &Ending<'_>) -> Vec<FlowReport> {
+    let mut all: Vec<FlowReport> = ending
+        .outcomes
+        .iter()
+        .flat_map(|o| o.flows.iter().map(move |f| flow(o.worker, f)))
+        .filter(|f| !f.peer.is_empty())
+        .collect();
+    all.sort_by_key(|f| (f.group, f.flow));
+    if all.len() <= ALL_FLOWS {
+        return all;
+    }
+    let done = |f: &FlowReport| {
+        f.window
+            .received_bytes
+            .max(f.window.sent_bytes)
+            .max(f.transactions)
+    };
+    all.sort_by_key(done);
+    let fastest = all.split_off(all.len() - EXTREME_FLOWS);
+    all.truncate(EXTREME_FLOWS);
+    all.extend(fastest);
+    all
+}
+
+fn flow(worker: u32, flow: &FlowOutcome) -> FlowReport {
+    let address = |a: &Option<std::net::SocketAddr>| a.map(|a| a.to_string()).unwrap_or_default();
+    FlowReport {
+        group: flow.group,
+        flow: flow.flow,
+        worker,
+        local: address(&flow.local),
+        peer: address(&flow.peer),
+        window: flow.window,
+        lifetime: flow.lifetime,
+        transactions: flow.transactions,
+        retransmits: flow.tcp.as_ref().map(|t| u64::from(t.total_retrans)),
+        rtt_us: flow.tcp.as_ref().map(|t| u64::from(t.rtt_us)),
+        mss: flow.tcp.as_ref().map(|t| t.snd_mss),
+        receive_cpu: flow.receive_cpu,
+    }
+}
+
+fn with_workers(mut cpu: CpuReport, ending: &Ending<'_>) -> CpuReport {
+    let spins = ending
+        .outcomes
+        .iter()
+        .any(|o| o.choices.wait == crate::plan::Wait::Spin);
+    cpu.spinning |= spins;
+    if !spins {
+        cpu.worker_user_s = Some(ending.outcomes.iter().map(|o| o.cpu_time.0).sum());
+        cpu.worker_system_s = Some(ending.outcomes.iter().map(|o| o.cpu_time.1).sum());
+    }
+    cpu
+}
+
+fn engine(ending: &Ending<'_>) -> EngineReport {
+    let Some(first) = ending.outcomes.first() else {
+        return EngineReport::default();
+    };
+    let sum = |of: fn(&WorkerOutcome) -> u64| ending.outcomes.iter().map(of).sum::<u64>();
+    let seconds = |of: fn(&WorkerOutcome) -> u64| sum(of) as f64 / 1e9;
+    EngineReport {
+        name: first.stats.name.to_string(),
+        features: first.stats.features.clone(),
+        reason: "the only engine".to_string(),
+        depth: first.choices.depth,
+        receive_low_water: first
+            .choices
+            .low_water
+            .then_some(u64::from(first.low_water())),
+        min_wait_us: first.choices.min_wait_us,
+        receive_buffers: first.choices.receive_buffers(),
+        buffers_exhausted: sum(|o| o.stats.buffers_exhausted),
+        cq_overflows: sum(|o| o.stats.overflows),
+        enters: sum(|o| o.stats.enters),
+        completions: sum(|o| o.stats.completions),
+        worker_cpus: ending.outcomes.iter().map(|o| o.cpu).collect(),
+        spun_s: seconds(|o| o.waited_ns.0),
+        slept_s: seconds(|o| o.waited_ns.1),
+    }
+}
+
+fn findings(ending: &mut Ending<'_>) -> Vec<Finding> {
+    let mut findings = std::mem::take(&mut ending.findings);
+    let side = if ending.client { "client" } else { "server" };
+    for outcome in &ending.outcomes {
+        if let Some(error) = &outcome.error {
+            let text = format!("worker {} of the {side}: {error}", outcome.worker);
+            findings.push(Finding::new(Severity::Error, "engine-failed", text));
+        }
+    }
+    let ports: u64 = ending.outcomes.iter().map(|o| o.ports_exhausted).sum();
+    if ports > 0 {
+        let text = format!(
+            "{ports} connections of the {side} found no free source port: TIME_WAIT holds them \
+             (widen net.ipv4.ip_local_port_range, add addresses, or use --close rst)"
+        );
+        findings.push(Finding::new(Severity::Warning, "ports-exhausted", text));
+    }
+    if let Some(net) = &ending.net {
+        findings.extend(net_findings(ending, net, side));
+    }
+    findings
+}
+
+fn net_findings(ending: &Ending<'_>, net: &NetCounters, side: &str) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let sent: u64 = ending
+        .outcomes
+        .iter()
+        .flat_map(|o| &o.flows)
+        .map(|f| f.lifetime.sent_messages)
+        .sum();
+    let fragments = net.fragments_created.unwrap_or(0);
+    if ending.case.proto == Proto::Udp && fragments > 0 && sent > 0 {
+        let text = format!(
+            "datagrams of the {side} were fragmented: {:.1} fragments per datagram",
+            fragments as f64 / sent as f64
+        );
+        findings.push(Finding::new(Severity::Warning, "fragmented", text));
+    }
+    let crr = ending.case.test == crate::plan::Test::Crr;
+    if crr && net.tcp_syn_retransmits.unwrap_or(0) > 0 {
+        let text = format!(
+            "{} SYN retransmissions on the {side}: their connect times contain the \
+             retransmission time-out",
+            net.tcp_syn_retransmits.unwrap_or(0)
+        );
+        findings.push(Finding::new(Severity::Warning, "syn-retransmits", text));
+    }
+    if crr && net.listen_overflows.unwrap_or(0) > 0 {
+        let text = format!(
+            "{} connections found the {side}'s listen queue full (net.core.somaxconn)",
+            net.listen_overflows.unwrap_or(0)
+        );
+        findings.push(Finding::new(Severity::Warning, "listen-overflows", text));
+    }
+    findings
+}

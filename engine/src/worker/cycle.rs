@@ -1,0 +1,490 @@
+//! The loop of a worker: what is due, wait, what completed.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::io;
+use std::sync::Arc;
+use std::sync::mpsc::Sender;
+
+use crate::backend::{Backend, Event, Kind, WaitFor};
+use crate::measure::recorder::{Marks, Recorder};
+use crate::plan::{Case, Proto, Wait};
+use crate::sys::clock::monotonic_ns;
+use crate::traffic::schedule::Schedule;
+use crate::traffic::transactions::Outstanding;
+use crate::traffic::udp::{Jitter, Tracker};
+
+use super::flow::{Flow, Role};
+use super::outcome::TransactionTotals;
+use super::policy::Choices;
+use super::signals::Signals;
+use super::thread::{Failure, Note};
+
+/// Streams have this long to end after the stop; see the sample's bound of 0.3 s.
+pub(super) const STREAM_DRAIN_NS: u64 = 250_000_000;
+/// Datagrams have this long at most.
+pub(super) const DATAGRAM_DRAIN_NS: u64 = 1_000_000_000;
+/// A receiver of datagrams is done after so much silence.
+pub(super) const DATAGRAM_SILENCE_NS: u64 = 200_000_000;
+/// How often the receive low-water mark follows the rate.
+pub(super) const ADAPT_NS: u64 = 100_000_000;
+/// What waking a sleeping thread costs at worst: gaps shorter than this are worth spinning over.
+const WAKE_NS: u64 = 50_000;
+
+/// Where a worker is in its sample.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Stage {
+    /// Receives are armed, nothing is sent.
+    Armed,
+    /// Traffic.
+    Running,
+    /// Nothing new is begun; what is under way ends, until the instant at the latest.
+    Draining(u64),
+    /// Over.
+    Done,
+}
+
+/// What a busy private buffer carries.
+#[derive(Clone, Copy, Default, Debug)]
+pub(super) struct BufferUse {
+    pub(super) phase: u8,
+    pub(super) messages: u32,
+    pub(super) bytes: u32,
+}
+
+/// An answer that waits for a private buffer or for its think time.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Echo {
+    pub(super) flow: u32,
+    pub(super) len: u8,
+    pub(super) head: [u8; crate::traffic::udp::HEADER_BYTES],
+}
+
+/// A worker that has its flows.
+pub(super) struct Worker<B> {
+    pub(super) backend: B,
+    pub(super) case: Case,
+    pub(super) choices: Choices,
+    pub(super) session: u32,
+    pub(super) flows: Vec<Flow>,
+    pub(super) by_slot: Vec<u32>,
+    pub(super) recorder: Recorder,
+    pub(super) outstanding: Outstanding,
+    pub(super) trackers: Vec<Option<Tracker>>,
+    pub(super) jitters: Vec<Jitter>,
+    pub(super) schedule: Option<Schedule>,
+    pub(super) own: Vec<u32>,
+    pub(super) thinking: BinaryHeap<Reverse<(u64, u64, u32)>>,
+    pub(super) echoes: Vec<Echo>,
+    pub(super) echo_order: u64,
+    pub(super) waiting_echoes: std::collections::VecDeque<u32>,
+    pub(super) free_echoes: Vec<u32>,
+    pub(super) free: Vec<u32>,
+    pub(super) uses: Vec<BufferUse>,
+    pub(super) next_sender: usize,
+    pub(super) listener: Option<(crate::backend::Slot, std::net::IpAddr)>,
+    pub(super) free_flows: Vec<u32>,
+    pub(super) target: Option<std::net::SocketAddr>,
+    pub(super) signals: Arc<Signals>,
+    pub(super) notes: Sender<Note>,
+    pub(super) totals: Vec<TransactionTotals>,
+    pub(super) tally: Tally,
+    pub(super) now: u64,
+    pub(super) stage: Stage,
+    pub(super) marks: Option<Marks>,
+    pub(super) clock: Clock,
+    pub(super) failed: bool,
+}
+
+/// Counts of the worker as a whole.
+#[derive(Clone, Copy, Default, Debug)]
+pub(super) struct Tally {
+    pub(super) corrupt_bytes: u64,
+    pub(super) ports_exhausted: u64,
+    pub(super) receive_operations: u64,
+    /// First and last arrival; 0 where there was none.
+    pub(super) first_arrival_ns: u64,
+    pub(super) last_arrival_ns: u64,
+    /// Time in waits that never sleep, and in those that may.
+    pub(super) spun_ns: u64,
+    pub(super) slept_ns: u64,
+}
+
+/// Which marks are behind, and what is due next.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Clock {
+    pub(super) crossed_t0: bool,
+    pub(super) crossed_t1: bool,
+    pub(super) next_adapt_ns: u64,
+    pub(super) next_expiry_ns: u64,
+    pub(super) last_event_ns: u64,
+    pub(super) event_gap_ns: u64,
+}
+
+impl Default for Clock {
+    fn default() -> Clock {
+        Clock {
+            crossed_t0: false,
+            crossed_t1: false,
+            next_adapt_ns: u64::MAX,
+            next_expiry_ns: u64::MAX,
+            last_event_ns: 0,
+            event_gap_ns: 0,
+        }
+    }
+}
+
+impl<B: Backend> Worker<B> {
+    /// Runs until told to stop and drained. An error is the engine's own failure.
+    pub(super) fn run(&mut self) -> io::Result<()> {
+        while self.stage != Stage::Done {
+            self.now = monotonic_ns();
+            self.cross_marks();
+            self.on_time();
+            let before = self.now;
+            let wait = self.wait_for();
+            self.backend.wait(wait)?;
+            self.now = monotonic_ns();
+            let waited = self.now - before;
+            match wait {
+                WaitFor::Nothing => self.tally.spun_ns += waited,
+                WaitFor::Event { .. } => self.tally.slept_ns += waited,
+            }
+            self.cross_marks();
+            self.take_events();
+        }
+        Ok(())
+    }
+
+    fn take_events(&mut self) {
+        let mut any = false;
+        while let Some(event) = self.backend.next() {
+            any = true;
+            self.dispatch(event);
+        }
+        if any {
+            let gap = self.now - self.clock.last_event_ns;
+            self.clock.event_gap_ns = (self.clock.event_gap_ns * 7 + gap.min(1 << 40)) / 8;
+            self.clock.last_event_ns = self.now;
+        }
+    }
+
+    fn dispatch(&mut self, event: Event) {
+        if event.kind == Kind::Wake {
+            return;
+        }
+        if event.kind == Kind::Accept {
+            return self.accepted(event);
+        }
+        let f = self.by_slot[event.slot as usize] as usize;
+        if f >= self.flows.len() {
+            return;
+        }
+        match (event.kind, self.flows[f].role) {
+            (Kind::Receive, Role::StreamReceive) => self.stream_received(f, event),
+            (Kind::Receive, Role::DatagramReceive) => self.datagram_received(f, event),
+            (Kind::Receive, Role::Ask | Role::DatagramAsk) => self.answer_received(f, event),
+            (Kind::Receive, Role::Connect) => self.connection_received(f, event),
+            (Kind::Receive, Role::Answer | Role::DatagramAnswer | Role::Accepted) => {
+                self.request_received(f, event);
+            }
+            (Kind::Receive, Role::StreamSend | Role::DatagramSend) => self.ignored(f, event),
+            (Kind::Send, Role::StreamSend) => self.stream_sent(f, event),
+            (Kind::Send, Role::DatagramSend) => self.datagram_sent(f, event),
+            (Kind::Send, Role::DatagramAnswer) => self.echo_sent(f, event),
+            (Kind::Send, Role::DatagramAsk) => self.request_sent(f, event),
+            (Kind::Send, _) => self.quiet_send_ended(f, event),
+            (Kind::Connect, _) => self.connected(f, event),
+            (Kind::Close, _) => self.closed(f, event),
+            (Kind::Wake | Kind::Accept, _) => {}
+        }
+    }
+
+    /// A receive on a flow that only sends: the other side's end, or an error.
+    fn ignored(&mut self, f: usize, event: Event) {
+        self.backend.recycle(&event);
+        if event.result == 0 && self.flows[f].shut {
+            // The receiver has read everything and ends its direction in turn.
+            self.flows[f].ended = true;
+        } else if event.result <= 0 {
+            self.broken(
+                f,
+                event.result,
+                "the connection was closed by the other side",
+            );
+        }
+    }
+
+    fn cross_marks(&mut self) {
+        let Some(marks) = self.marks else { return };
+        if !self.clock.crossed_t0 && self.now >= marks.t0_ns {
+            self.clock.crossed_t0 = true;
+            self.mark_flows(|flow| flow.at_t0 = Some(flow.lifetime));
+        }
+        if !self.clock.crossed_t1 && self.now >= marks.t1_ns {
+            self.close_window();
+        }
+    }
+
+    /// Ends the window, where it has not ended.
+    pub(super) fn close_window(&mut self) {
+        if self.clock.crossed_t1 {
+            return;
+        }
+        self.clock.crossed_t1 = true;
+        self.recorder.close_window(self.now);
+        self.marks = self.recorder.marks();
+        self.mark_flows(|flow| {
+            flow.at_t0 = flow.at_t0.or(Some(flow.lifetime));
+            flow.at_t1 = Some(flow.lifetime);
+        });
+    }
+
+    /// Marks the flows whose window lies between two instants. Those that ask, and datagrams
+    /// with a header, know by the start or by the phase what belongs to it.
+    fn mark_flows(&mut self, mark: impl Fn(&mut Flow)) {
+        let headers = self.choices.headers;
+        for flow in &mut self.flows {
+            let apart = flow.role.asks()
+                || headers && matches!(flow.role, Role::DatagramSend | Role::DatagramReceive);
+            if !apart {
+                mark(flow);
+            }
+        }
+    }
+
+    fn on_time(&mut self) {
+        match self.stage {
+            Stage::Armed => {
+                if self.signals.stopping() > 0 {
+                    self.stage = Stage::Done;
+                } else if let Some(start) = self.signals.started() {
+                    self.begin(start);
+                }
+            }
+            Stage::Running => {
+                if self.signals.stopping() > 0 {
+                    self.begin_drain();
+                } else {
+                    self.issue_due();
+                    self.adapt_low_water();
+                }
+            }
+            Stage::Draining(_) | Stage::Done => {}
+        }
+        self.think_over();
+        self.expire();
+        if let Stage::Draining(until) = self.stage {
+            self.check_drained(until);
+        }
+        self.recorder.tick(self.now);
+    }
+
+    fn begin(&mut self, start_ns: u64) {
+        self.stage = Stage::Running;
+        let marks = self.recorder.start(start_ns);
+        self.marks = Some(marks);
+        if self.case.duration_ns().is_none() {
+            // Everything counts, also what came before this side heard of the start.
+            self.clock.crossed_t0 = true;
+            self.mark_flows(|flow| flow.at_t0 = Some(Default::default()));
+            self.check_limit();
+        }
+        if let Some(schedule) = &mut self.schedule {
+            schedule.start(start_ns);
+        }
+        self.clock.next_adapt_ns = start_ns + ADAPT_NS;
+        self.cross_marks();
+        if self.schedule.is_none() {
+            for f in 0..self.flows.len() {
+                self.issue(f);
+            }
+        }
+        self.issue_due();
+    }
+
+    /// Issues what the schedule says is due by now.
+    fn issue_due(&mut self) {
+        while let Some(schedule) = &mut self.schedule {
+            let Some((own, _)) = schedule.pop_due(self.now) else {
+                break;
+            };
+            let f = self.own[own] as usize;
+            self.flows[f].due += 1;
+            self.issue(f);
+        }
+    }
+
+    /// Issues whatever the flow may issue now.
+    pub(super) fn issue(&mut self, f: usize) {
+        if self.stage != Stage::Running {
+            return;
+        }
+        match self.flows[f].role {
+            Role::StreamSend => self.stream_fill(f),
+            Role::DatagramSend => self.datagram_fill(f),
+            Role::Ask | Role::DatagramAsk => self.ask(f),
+            Role::Connect => self.connection_begin(f),
+            Role::StreamReceive
+            | Role::DatagramReceive
+            | Role::Answer
+            | Role::DatagramAnswer
+            | Role::Accepted => {}
+        }
+    }
+
+    /// The intended time of the flow's next message: by the schedule, or now.
+    pub(super) fn intended(&mut self, f: usize) -> u64 {
+        let flow = &mut self.flows[f];
+        let Some(schedule) = &self.schedule else {
+            return self.now;
+        };
+        let intended = schedule.intended(flow.own, flow.issued);
+        flow.issued += 1;
+        let group = flow.group;
+        if self.recorder.in_window(intended) {
+            self.recorder.lag(group, self.now.saturating_sub(intended));
+        }
+        intended
+    }
+
+    fn begin_drain(&mut self) {
+        self.close_window();
+        if self.signals.stopping() > 1 {
+            self.stage = Stage::Done;
+            return;
+        }
+        let bound = match self.case.proto {
+            Proto::Tcp => STREAM_DRAIN_NS,
+            Proto::Udp => DATAGRAM_DRAIN_NS,
+        };
+        self.stage = Stage::Draining(self.now + bound);
+        self.tally.last_arrival_ns = self.now;
+        for f in 0..self.flows.len() {
+            match self.flows[f].role {
+                Role::StreamSend => self.stream_end(f),
+                Role::StreamReceive => self.set_low_water(f, 1),
+                Role::Ask => self.ask_end(f),
+                _ => {}
+            }
+        }
+    }
+
+    fn check_drained(&mut self, until_ns: u64) {
+        let over = self.signals.stopping() > 1 || self.now >= until_ns;
+        if over || (0..self.flows.len()).all(|f| self.flow_drained(f)) {
+            self.stage = Stage::Done;
+        }
+    }
+
+    fn flow_drained(&self, f: usize) -> bool {
+        let flow = &self.flows[f];
+        match flow.role {
+            Role::StreamSend | Role::StreamReceive | Role::Answer => flow.ended,
+            Role::DatagramSend => flow.in_flight == 0,
+            Role::DatagramReceive | Role::DatagramAnswer => {
+                self.now >= self.tally.last_arrival_ns + DATAGRAM_SILENCE_NS
+            }
+            Role::Ask | Role::DatagramAsk => self.outstanding.used(f) == 0,
+            Role::Connect => flow.slot.is_none() || self.outstanding.used(f) == 0,
+            Role::Accepted => flow.slot.is_none() || flow.ended,
+        }
+    }
+
+    fn wait_for(&mut self) -> WaitFor {
+        if self.stage == Stage::Done {
+            return WaitFor::Nothing;
+        }
+        let spin = match self.choices.wait {
+            Wait::Spin => true,
+            Wait::Sleep => false,
+            Wait::Adaptive => {
+                self.clock.event_gap_ns < WAKE_NS
+                    && self.now - self.clock.last_event_ns < 2 * self.clock.event_gap_ns + 5_000
+            }
+        };
+        if spin && self.stage != Stage::Armed {
+            return WaitFor::Nothing;
+        }
+        WaitFor::Event {
+            until_ns: self.next_deadline(),
+        }
+    }
+
+    fn next_deadline(&self) -> u64 {
+        let mut until = self.recorder.next_tick_ns().min(self.clock.next_expiry_ns);
+        if let Some(marks) = self.marks {
+            until = until.min(if self.clock.crossed_t0 {
+                u64::MAX
+            } else {
+                marks.t0_ns
+            });
+            until = until.min(if self.clock.crossed_t1 {
+                u64::MAX
+            } else {
+                marks.t1_ns
+            });
+        }
+        if let Some(Reverse((due, _, _))) = self.thinking.peek() {
+            until = until.min(*due);
+        }
+        match self.stage {
+            Stage::Running => {
+                if let Some(due) = self.schedule.as_ref().and_then(Schedule::next_due) {
+                    until = until.min(due);
+                }
+                if self.choices.low_water {
+                    until = until.min(self.clock.next_adapt_ns);
+                }
+            }
+            Stage::Draining(end) => {
+                until = until.min(end);
+                if self.case.proto == Proto::Udp {
+                    until = until.min(self.tally.last_arrival_ns + DATAGRAM_SILENCE_NS);
+                }
+            }
+            Stage::Armed | Stage::Done => {}
+        }
+        until
+    }
+
+    /// The flow can go no further. Said once per worker, unless the sample is ending anyway.
+    pub(super) fn broken(&mut self, f: usize, result: i32, what: &str) {
+        self.flows[f].ended = true;
+        if self.failed || self.stage != Stage::Running {
+            return;
+        }
+        self.failed = true;
+        let flow = &self.flows[f];
+        let errno = if result < 0 { -result } else { 0 };
+        let failure = Failure {
+            group: flow.group as u32,
+            flow: flow.number,
+            errno,
+            text: what.to_string(),
+        };
+        // The control thread is gone only when the whole sample is.
+        let _ = self.notes.send(Note::Failed(failure));
+    }
+
+    /// Says that this worker's part of a count limit, or its streams, have ended.
+    pub(super) fn check_limit(&mut self) {
+        let over = self
+            .flows
+            .iter()
+            .enumerate()
+            .all(|(f, flow)| match flow.role {
+                Role::StreamSend | Role::StreamReceive => flow.ended || flow.shut,
+                Role::DatagramSend => flow.budget.spent() && flow.in_flight == 0,
+                Role::Ask | Role::DatagramAsk | Role::Connect => {
+                    flow.budget.spent() && self.outstanding.used(f) == 0
+                }
+                Role::DatagramReceive | Role::Answer | Role::DatagramAnswer | Role::Accepted => {
+                    true
+                }
+            });
+        if over {
+            self.signals.set_limit_reached();
+        }
+    }
+}

@@ -1,0 +1,238 @@
+//! UDP streams: datagrams that name their flow, phase and sequence number.
+
+use crate::backend::{Backend, Control, Event, SendFrom};
+use crate::plan::Limit;
+use crate::traffic::udp::{Arrival, HEADER_BYTES, Header, Phase};
+
+use super::cycle::{BufferUse, Stage, Worker};
+
+impl<B: Backend> Worker<B> {
+    /// Sends from flow `f` first, then, where nothing is scheduled, from the others in turn, so
+    /// that all flows share the private buffers evenly.
+    pub(super) fn datagram_fill(&mut self, f: usize) {
+        if self.schedule.is_some() {
+            while self.datagram_send(f) {}
+            return;
+        }
+        let flows = self.flows.len();
+        let mut idle = 0;
+        while idle < flows && !self.free.is_empty() {
+            let at = self.next_sender % flows;
+            self.next_sender = at + 1;
+            let sender = self.flows[at].role == super::flow::Role::DatagramSend;
+            idle = if sender && self.datagram_send(at) {
+                0
+            } else {
+                idle + 1
+            };
+        }
+    }
+
+    /// Sends one operation's worth of datagrams; false where the flow cannot.
+    fn datagram_send(&mut self, f: usize) -> bool {
+        let paced = self.schedule.is_some();
+        let per_send = u64::from(self.choices.per_send);
+        let flow = &self.flows[f];
+        let Some(slot) = flow.slot else { return false };
+        let enough = !paced || flow.due >= flow.issued + per_send;
+        if flow.in_flight >= self.choices.depth || !enough {
+            return false;
+        }
+        let bytes = flow.budget.peek(per_send);
+        if bytes == 0 {
+            return false;
+        }
+        let Some(index) = self.free.pop() else {
+            return false;
+        };
+        let size = self.case.request_bytes.max(1);
+        let messages = bytes.div_ceil(size);
+        for _ in 0..if paced { messages } else { 0 } {
+            self.intended(f);
+        }
+        let phase = self.phase_now();
+        let flow = &mut self.flows[f];
+        flow.budget.take(bytes);
+        flow.in_flight += 1;
+        self.uses[index as usize] = BufferUse {
+            phase: phase as u8,
+            messages: messages as u32,
+            bytes: bytes as u32,
+        };
+        if self.choices.headers {
+            self.write_headers(f, index, bytes as usize, phase);
+        } else {
+            self.flows[f].phase_next[phase as usize] += messages;
+        }
+        let from = SendFrom::Buffer {
+            index,
+            len: bytes as u32,
+        };
+        self.backend.send(slot, index, from);
+        true
+    }
+
+    fn write_headers(&mut self, f: usize, index: u32, bytes: usize, phase: Phase) {
+        let size = self.case.request_bytes as usize;
+        let flow = &mut self.flows[f];
+        let buffer = &mut self.backend.send_buffer(index)[..bytes];
+        for datagram in buffer.chunks_mut(size) {
+            let sequence = flow.phase_next[phase as usize];
+            flow.phase_next[phase as usize] += 1;
+            if datagram.len() >= HEADER_BYTES {
+                let header = Header {
+                    session: self.session,
+                    flow: flow.number,
+                    phase,
+                    sequence,
+                    stamp_ns: self.now,
+                };
+                header.encode(datagram);
+            }
+        }
+    }
+
+    /// The phase of what is sent now. A sample that a count ends is all window.
+    pub(super) fn phase_now(&self) -> Phase {
+        if !matches!(self.case.limit, Limit::Duration { .. }) {
+            return Phase::Window;
+        }
+        match self.marks {
+            Some(marks) if self.now >= marks.t1_ns => Phase::After,
+            Some(marks) if self.now >= marks.t0_ns => Phase::Window,
+            _ => Phase::WarmUp,
+        }
+    }
+
+    /// A send ended. One that the kernel could not take now goes again, with its numbers, so
+    /// that no loss is made up.
+    pub(super) fn datagram_sent(&mut self, f: usize, event: Event) {
+        let index = event.token;
+        let used = self.uses[index as usize];
+        let draining = self.stage != Stage::Running;
+        let again = matches!(
+            -event.result,
+            libc::ENOBUFS | libc::EAGAIN | libc::ECONNREFUSED | libc::EINTR
+        );
+        if let (true, false, Some(slot)) = (again, draining, self.flows[f].slot) {
+            let from = SendFrom::Buffer {
+                index,
+                len: used.bytes,
+            };
+            return self.backend.send(slot, index, from);
+        }
+        self.free.push(index);
+        self.flows[f].in_flight -= 1;
+        // A packet filter's refusal (EPERM) is a datagram that was sent and lost on this host.
+        if event.result > 0 || event.result == -libc::EPERM {
+            self.count_datagrams(f, used);
+        } else if !draining {
+            self.broken(f, event.result, "a datagram could not be sent");
+        }
+        if self.flows[f].budget.spent() {
+            self.check_limit();
+        }
+        self.issue(f);
+    }
+
+    fn count_datagrams(&mut self, f: usize, used: BufferUse) {
+        let (bytes, messages) = (u64::from(used.bytes), u64::from(used.messages));
+        let flow = &mut self.flows[f];
+        flow.lifetime.sent_bytes += bytes;
+        flow.lifetime.sent_messages += messages;
+        flow.phase_sent[used.phase as usize] += messages;
+        let group = flow.group;
+        if !self.choices.headers {
+            return self.recorder.sent(group, self.now, bytes, messages);
+        }
+        self.recorder.sent_life(group, bytes, messages);
+        if used.phase == Phase::Window as u8 {
+            let flow = &mut self.flows[f];
+            flow.window.sent_bytes += bytes;
+            flow.window.sent_messages += messages;
+            self.recorder
+                .sent_in_window(group, self.now, bytes, messages);
+        }
+    }
+
+    /// One receive operation: a datagram, or several merged by the kernel (UDP_GRO).
+    pub(super) fn datagram_received(&mut self, f: usize, event: Event) {
+        if event.result < 0 {
+            self.backend.recycle(&event);
+            // An ICMP error is the sender's matter; the socket goes on.
+            if let (false, Some(slot)) = (event.armed, self.flows[f].slot)
+                && event.result != -libc::ECANCELED
+            {
+                self.backend.receive(slot);
+            }
+            return;
+        }
+        self.tally.receive_operations += 1;
+        let control = self.backend.control(&event);
+        if self.choices.headers {
+            self.take_headers(f, &event, control);
+        } else {
+            let bytes = event.result as u64;
+            let messages = merged(bytes, control.segment_bytes);
+            let flow = &mut self.flows[f];
+            flow.lifetime.received_bytes += bytes;
+            flow.lifetime.received_messages += messages;
+            let group = flow.group;
+            self.recorder.received(group, self.now, bytes, messages);
+        }
+        self.saw_arrival();
+        self.backend.recycle(&event);
+        if let (false, Some(slot)) = (event.armed, self.flows[f].slot) {
+            self.backend.receive(slot);
+        }
+    }
+
+    fn take_headers(&mut self, f: usize, event: &Event, control: Control) {
+        let data = self.backend.data(event);
+        let size = match control.segment_bytes {
+            0 => data.len().max(1),
+            segment => segment as usize,
+        };
+        let flow = &mut self.flows[f];
+        let Some(tracker) = &mut self.trackers[f] else {
+            return;
+        };
+        let (mut life, mut window) = ((0, 0), (0, 0));
+        for datagram in data.chunks(size) {
+            let Some(header) = Header::decode(datagram) else {
+                continue;
+            };
+            if header.session != self.session || header.flow != flow.number {
+                continue;
+            }
+            let arrival = tracker.arrived(header.phase, header.sequence);
+            if let (Some(at), true) = (control.received_realtime_ns, header.phase == Phase::Window)
+            {
+                self.jitters[f].arrived(header.stamp_ns, at);
+            }
+            if matches!(arrival, Arrival::Fresh | Arrival::Reordered) {
+                life = (life.0 + datagram.len() as u64, life.1 + 1);
+                if header.phase == Phase::Window {
+                    window = (window.0 + datagram.len() as u64, window.1 + 1);
+                }
+            }
+        }
+        flow.lifetime.received_bytes += life.0;
+        flow.lifetime.received_messages += life.1;
+        flow.window.received_bytes += window.0;
+        flow.window.received_messages += window.1;
+        self.recorder.received_life(flow.group, life.0, life.1);
+        if window.1 > 0 {
+            self.recorder
+                .received_in_window(flow.group, self.now, window.0, window.1);
+        }
+    }
+}
+
+/// Datagrams in one receive operation.
+fn merged(bytes: u64, segment: u32) -> u64 {
+    match segment {
+        0 => 1,
+        segment => bytes.div_ceil(u64::from(segment)),
+    }
+}

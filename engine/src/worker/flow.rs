@@ -1,0 +1,167 @@
+//! One flow of a worker: its state and its counts.
+
+use crate::backend::Slot;
+use crate::plan::{Direction, GroupPlan, Proto, Traffic};
+use crate::record::Counters;
+use crate::traffic::budget::Budget;
+use crate::traffic::transactions::Assembly;
+
+/// What a flow does on this side.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Role {
+    /// Sends a TCP stream.
+    StreamSend,
+    /// Receives a TCP stream.
+    StreamReceive,
+    /// Sends datagrams.
+    DatagramSend,
+    /// Receives datagrams.
+    DatagramReceive,
+    /// Asks over TCP.
+    Ask,
+    /// Answers over TCP.
+    Answer,
+    /// Asks over UDP.
+    DatagramAsk,
+    /// Answers over UDP.
+    DatagramAnswer,
+    /// Connects, asks, closes; one transaction after the other.
+    Connect,
+    /// Answers one transaction of a connection that a listener accepted.
+    Accepted,
+}
+
+impl Role {
+    /// The role of a group's flows on the client's or the server's side.
+    pub fn of(proto: Proto, group: &GroupPlan, client: bool) -> Role {
+        let active = client == (group.direction == Direction::ClientToServer);
+        match (proto, group.traffic, active) {
+            (Proto::Tcp, Traffic::Stream, true) => Role::StreamSend,
+            (Proto::Tcp, Traffic::Stream, false) => Role::StreamReceive,
+            (Proto::Udp, Traffic::Stream, true) => Role::DatagramSend,
+            (Proto::Udp, Traffic::Stream, false) => Role::DatagramReceive,
+            (Proto::Tcp, Traffic::Rr, true) => Role::Ask,
+            (Proto::Tcp, Traffic::Rr, false) => Role::Answer,
+            (Proto::Udp, _, true) => Role::DatagramAsk,
+            (Proto::Udp, _, false) => Role::DatagramAnswer,
+            (Proto::Tcp, Traffic::Crr, true) => Role::Connect,
+            (Proto::Tcp, Traffic::Crr, false) => Role::Accepted,
+        }
+    }
+
+    /// Whether flows of this role follow the case's load.
+    pub fn paced(self) -> bool {
+        matches!(
+            self,
+            Role::StreamSend | Role::DatagramSend | Role::Ask | Role::DatagramAsk | Role::Connect
+        )
+    }
+
+    /// Whether flows of this role keep transactions outstanding.
+    pub fn asks(self) -> bool {
+        matches!(self, Role::Ask | Role::DatagramAsk | Role::Connect)
+    }
+}
+
+/// One flow.
+#[derive(Debug)]
+pub struct Flow {
+    /// Where its socket is; none while it has none (crr between connections).
+    pub slot: Option<Slot>,
+    /// What it does.
+    pub role: Role,
+    /// Group of traffic.
+    pub group: usize,
+    /// Number within the group.
+    pub number: u32,
+    /// Index among the worker's paced flows.
+    pub own: usize,
+    /// Counts since the beginning.
+    pub lifetime: Counters,
+    /// Counts of the window, for those that are not taken between the marks.
+    pub window: Counters,
+    /// Lifetime counts at the beginning of the window.
+    pub at_t0: Option<Counters>,
+    /// Lifetime counts at the end of the window.
+    pub at_t1: Option<Counters>,
+    /// Sends in flight.
+    pub in_flight: u32,
+    /// What is left of a limit.
+    pub budget: Budget,
+    /// Open loop: messages that are due since the beginning.
+    pub due: u64,
+    /// Open loop: messages issued since the beginning.
+    pub issued: u64,
+    /// Bytes of a request or response that is not complete yet.
+    pub assembly: Assembly,
+    /// Transactions done in the window.
+    pub window_done: u64,
+    /// Datagrams sent per phase.
+    pub phase_sent: [u64; 3],
+    /// Next sequence number per phase.
+    pub phase_next: [u64; 3],
+    /// No more will come, or go.
+    pub ended: bool,
+    /// The write side has been shut down.
+    pub shut: bool,
+    /// Position in the stream, for verification: sent or received bytes.
+    pub position: u64,
+    /// Received bytes at the last adaptation of the low-water mark.
+    pub adapted_at_bytes: u64,
+    /// Low-water mark in force.
+    pub low_water: u32,
+    /// Highest low-water mark so far.
+    pub low_water_max: u32,
+    /// When the connection in progress began (crr).
+    pub connecting_since_ns: u64,
+}
+
+impl Flow {
+    /// A flow that has done nothing yet.
+    pub fn new(role: Role, group: usize, number: u32, budget: Budget) -> Flow {
+        Flow {
+            slot: None,
+            role,
+            group,
+            number,
+            own: usize::MAX,
+            lifetime: Counters::default(),
+            window: Counters::default(),
+            at_t0: None,
+            at_t1: None,
+            in_flight: 0,
+            budget,
+            due: 0,
+            issued: 0,
+            assembly: Assembly::default(),
+            window_done: 0,
+            phase_sent: [0; 3],
+            phase_next: [0; 3],
+            ended: false,
+            shut: false,
+            position: 0,
+            adapted_at_bytes: 0,
+            low_water: 1,
+            low_water_max: 1,
+            connecting_since_ns: 0,
+        }
+    }
+
+    /// Counts of the window: between the marks where they were taken, or as kept apart.
+    pub fn window_counts(&self) -> Counters {
+        match (self.at_t0, self.at_t1) {
+            (Some(a), Some(b)) => Counters {
+                sent_bytes: b.sent_bytes - a.sent_bytes,
+                sent_messages: b.sent_messages - a.sent_messages,
+                received_bytes: b.received_bytes - a.received_bytes,
+                received_messages: b.received_messages - a.received_messages,
+            },
+            _ => self.window,
+        }
+    }
+
+    /// Whether another message may be issued now, as far as the schedule goes.
+    pub fn is_due(&self, paced: bool) -> bool {
+        !paced || self.due > self.issued
+    }
+}

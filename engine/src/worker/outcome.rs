@@ -1,0 +1,266 @@
+//! What a worker leaves behind.
+
+use std::net::SocketAddr;
+use std::os::fd::AsFd;
+
+use crate::backend::{Backend, EngineStats};
+use crate::measure::recorder::Remains;
+use crate::measure::tcp::TcpSample;
+use crate::plan::Proto;
+use crate::record::{Counters, Transactions};
+use crate::sys::{address, queue, rusage, socket, tcp_info};
+use crate::traffic::udp::Account;
+
+use super::cycle::Worker;
+use super::flow::{Flow, Role};
+use super::policy::Choices;
+
+/// Transactions of one group, of the window and of the lifetime.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct TransactionTotals {
+    /// Those that started in the window.
+    pub window: Transactions,
+    /// All.
+    pub lifetime: Transactions,
+}
+
+impl TransactionTotals {
+    /// Counts an answer that came too late.
+    pub(super) fn late(&mut self, in_window: bool) {
+        self.lifetime.late += 1;
+        self.window.late += u64::from(in_window);
+    }
+}
+
+/// One flow at the end.
+#[derive(Debug)]
+pub struct FlowOutcome {
+    /// What it did.
+    pub role: Role,
+    /// Group of traffic.
+    pub group: u32,
+    /// Number within the group.
+    pub flow: u32,
+    /// This side's address.
+    pub local: Option<SocketAddr>,
+    /// The other side's address.
+    pub peer: Option<SocketAddr>,
+    /// Counts of the window.
+    pub window: Counters,
+    /// Counts of the lifetime.
+    pub lifetime: Counters,
+    /// Transactions done in the window.
+    pub transactions: u64,
+    /// TCP_INFO at the end.
+    pub tcp: Option<TcpSample>,
+    /// Bytes in the kernel's queue at the end: SIOCOUTQ of senders, SIOCINQ of receivers.
+    pub queued_bytes: u64,
+    /// The stream's end was seen.
+    pub ended: bool,
+    /// Datagrams sent per phase.
+    pub phase_sent: [u64; 3],
+    /// The receiver's sequence account.
+    pub account: Option<Account>,
+    /// Interarrival jitter, nanoseconds.
+    pub jitter_ns: Option<f64>,
+    /// Datagrams that the socket dropped, and its receive buffer, bytes.
+    pub socket_memory: Option<socket::MemoryInfo>,
+    /// Highest receive low-water mark that was in force, bytes.
+    pub low_water: u32,
+    /// CPU that last handled a packet of this flow.
+    pub receive_cpu: Option<u32>,
+}
+
+/// One group at the end.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct GroupOutcome {
+    /// Transactions.
+    pub totals: TransactionTotals,
+    /// Smallest age among the censored, nanoseconds.
+    pub censored_min_ns: Option<u64>,
+}
+
+/// Everything a worker leaves behind.
+#[derive(Debug)]
+pub struct WorkerOutcome {
+    /// Worker number.
+    pub worker: u32,
+    /// CPU that it ran on at the end.
+    pub cpu: u32,
+    /// Its flows.
+    pub flows: Vec<FlowOutcome>,
+    /// Its groups.
+    pub groups: Vec<GroupOutcome>,
+    /// What it recorded.
+    pub remains: Remains,
+    /// What it chose.
+    pub choices: Choices,
+    /// What its engine did.
+    pub stats: EngineStats,
+    /// User and system time between start and stop, seconds.
+    pub cpu_time: (f64, f64),
+    /// Bytes that `verify` found wrong.
+    pub corrupt_bytes: u64,
+    /// Connections that found no free port.
+    pub ports_exhausted: u64,
+    /// UDP receive operations.
+    pub receive_operations: u64,
+    /// First and last arrival, nanoseconds; 0 where there was none.
+    pub arrivals_ns: (u64, u64),
+    /// Time spent spinning and sleeping, nanoseconds.
+    pub waited_ns: (u64, u64),
+    /// What the engine failed of, where it failed.
+    pub error: Option<String>,
+}
+
+impl WorkerOutcome {
+    /// Highest receive low-water mark that was in force on any flow, bytes.
+    pub fn low_water(&self) -> u32 {
+        self.flows.iter().map(|f| f.low_water).max().unwrap_or(1)
+    }
+}
+
+impl<B: Backend> Worker<B> {
+    /// Ends the worker and says what it has.
+    pub(super) fn outcome(
+        mut self,
+        worker: u32,
+        before: rusage::ThreadUsage,
+        error: Option<String>,
+    ) -> WorkerOutcome {
+        self.close_window();
+        let groups = self.census();
+        let after = rusage::thread_usage().unwrap_or_default();
+        let seconds = |after: u64, before: u64| after.saturating_sub(before) as f64 / 1e6;
+        let flows = (0..self.flows.len())
+            .map(|f| self.flow_outcome(f))
+            .collect();
+        WorkerOutcome {
+            worker,
+            cpu: crate::sys::affinity::current_cpu().unwrap_or(u32::MAX),
+            flows,
+            groups,
+            stats: self.backend.stats(),
+            choices: self.choices,
+            cpu_time: (
+                seconds(after.user_us, before.user_us),
+                seconds(after.system_us, before.system_us),
+            ),
+            corrupt_bytes: self.tally.corrupt_bytes,
+            ports_exhausted: self.tally.ports_exhausted,
+            receive_operations: self.tally.receive_operations,
+            arrivals_ns: (self.tally.first_arrival_ns, self.tally.last_arrival_ns),
+            waited_ns: (self.tally.spun_ns, self.tally.slept_ns),
+            remains: self.recorder.finish(),
+            error,
+        }
+    }
+
+    /// Counts what is in flight, and records with its age every request of the window that has
+    /// no answer or, in an open loop, was due and never sent.
+    fn census(&mut self) -> Vec<GroupOutcome> {
+        let mut groups: Vec<GroupOutcome> = self
+            .totals
+            .iter()
+            .map(|t| GroupOutcome {
+                totals: *t,
+                censored_min_ns: None,
+            })
+            .collect();
+        let now = self.now;
+        let mut ages: Vec<(usize, u64)> = Vec::new();
+        for (f, transaction) in self.outstanding.outstanding() {
+            let totals = &mut groups[self.flows[f].group].totals;
+            totals.lifetime.in_flight += 1;
+            if self.recorder.in_window(transaction.start_ns) {
+                totals.window.in_flight += 1;
+                ages.push((
+                    self.flows[f].group,
+                    now.saturating_sub(transaction.start_ns),
+                ));
+            }
+        }
+        self.add_unsent(&mut ages);
+        for (group, age) in ages {
+            self.recorder.latency(group, age);
+            let outcome = &mut groups[group];
+            outcome.totals.window.censored += 1;
+            let least = outcome.censored_min_ns.map_or(age, |least| least.min(age));
+            outcome.censored_min_ns = Some(least);
+        }
+        groups
+    }
+
+    fn add_unsent(&self, ages: &mut Vec<(usize, u64)>) {
+        let (Some(schedule), Some(marks)) = (&self.schedule, self.recorder.marks()) else {
+            return;
+        };
+        for flow in self.flows.iter().filter(|flow| flow.role.asks()) {
+            let due = schedule.due_before(flow.own, marks.t1_ns.min(self.now));
+            for i in flow.issued..due.max(flow.issued) {
+                let intended = schedule.intended(flow.own, i);
+                if self.recorder.in_window(intended) {
+                    ages.push((flow.group, self.now.saturating_sub(intended)));
+                }
+            }
+        }
+    }
+
+    fn flow_outcome(&self, f: usize) -> FlowOutcome {
+        let flow = &self.flows[f];
+        let socket = flow.slot.map(|slot| self.backend.socket(slot));
+        let fd = socket.as_ref().map(AsFd::as_fd);
+        let tcp = self.case.proto == Proto::Tcp;
+        FlowOutcome {
+            role: flow.role,
+            group: flow.group as u32,
+            flow: flow.number,
+            local: fd.and_then(|fd| address::local(fd).ok()),
+            peer: fd.and_then(|fd| address::peer(fd).ok()),
+            window: flow.window_counts(),
+            lifetime: flow.lifetime,
+            transactions: flow.window_done,
+            tcp: fd.filter(|_| tcp).and_then(tcp_sample),
+            queued_bytes: fd.map_or(0, |fd| queued(flow, fd)),
+            ended: flow.ended,
+            phase_sent: flow.phase_sent,
+            account: self.trackers[f].as_ref().map(|tracker| tracker.account()),
+            jitter_ns: self.jitters[f].value_ns(),
+            socket_memory: fd
+                .filter(|_| !tcp)
+                .and_then(|fd| socket::memory_info(fd).ok()),
+            low_water: flow.low_water_max,
+            receive_cpu: fd.and_then(|fd| socket::incoming_cpu(fd).ok().flatten()),
+        }
+    }
+}
+
+fn queued(flow: &Flow, fd: std::os::fd::BorrowedFd<'_>) -> u64 {
+    let bytes = match flow.role {
+        Role::StreamSend => queue::send_queue(fd),
+        Role::StreamReceive => queue::receive_queue(fd),
+        _ => return 0,
+    };
+    bytes.unwrap_or(0)
+}
+
+fn tcp_sample(fd: std::os::fd::BorrowedFd<'_>) -> Option<TcpSample> {
+    let info = tcp_info::tcp_info(fd).ok()?;
+    Some(TcpSample {
+        congestion: socket::congestion(fd).ok(),
+        rtt_us: info.rtt_us,
+        min_rtt_us: info.min_rtt_us,
+        cwnd: info.cwnd_segments,
+        snd_mss: info.mss_send,
+        rcv_mss: info.mss_receive,
+        total_retrans: info.retransmits,
+        delivery_rate_bytes: info.delivery_rate,
+        segs_out: info.segments_sent,
+        segs_in: info.segments_received,
+        data_segs_out: info.data_segments_sent,
+        data_segs_in: info.data_segments_received,
+        busy_us: info.busy_us,
+        rwnd_limited_us: info.receiver_limited_us,
+        sndbuf_limited_us: info.send_buffer_limited_us,
+    })
+}

@@ -1,0 +1,397 @@
+//! A worker's thread: spawn, pin, be given flows, run, leave.
+
+use std::collections::{BinaryHeap, VecDeque};
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::JoinHandle;
+
+use crate::backend::Backend;
+use crate::measure::recorder::{BatchReader, Recorder, RecorderPlan};
+use crate::plan::{Case, Limit, Load, Proto, Traffic};
+use crate::sys::{affinity, rusage};
+use crate::traffic::budget::Budget;
+use crate::traffic::schedule::Schedule;
+use crate::traffic::transactions::Outstanding;
+use crate::traffic::udp::{HEADER_BYTES, Jitter, Tracker};
+use crate::uring::Ring;
+
+use super::cycle::{BufferUse, Clock, Echo, Stage, Tally, Worker};
+use super::flow::{Flow, Role};
+use super::outcome::{TransactionTotals, WorkerOutcome};
+use super::policy::Choices;
+use super::signals::Signals;
+
+/// What a worker has to know when it is made.
+#[derive(Clone, Debug)]
+pub struct WorkerPlan {
+    /// Number on this side.
+    pub index: u32,
+    /// Workers on this side.
+    pub workers: u32,
+    /// CPU to run on.
+    pub cpu: Option<u32>,
+    /// This side is the client.
+    pub client: bool,
+    /// The case.
+    pub case: Case,
+    /// What UDP headers carry.
+    pub session: u32,
+}
+
+/// A flow for a worker.
+#[derive(Debug)]
+pub struct Adopted {
+    /// Group of traffic.
+    pub group: u32,
+    /// Number within the group.
+    pub flow: u32,
+    /// Its connected socket.
+    pub socket: OwnedFd,
+}
+
+/// What a worker that waits may be told.
+#[derive(Debug)]
+pub enum Command {
+    /// Another flow.
+    Adopt(Adopted),
+    /// A listener whose connections from the address are transactions.
+    Listener(OwnedFd, IpAddr),
+    /// Where to connect.
+    Target(SocketAddr),
+    /// No more flows come: get ready.
+    Arm,
+}
+
+/// A flow that failed.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Failure {
+    /// Group of traffic.
+    pub group: u32,
+    /// Number within the group.
+    pub flow: u32,
+    /// Error number, 0 where there is none.
+    pub errno: i32,
+    /// What happened.
+    pub text: String,
+}
+
+/// What a worker says, seldom.
+#[derive(Debug)]
+pub enum Note {
+    /// Ready for the start.
+    Armed,
+    /// The worker cannot run: exit code, stable code, text.
+    Refused(u8, String, String),
+    /// A flow failed and the sample cannot go on.
+    Failed(Failure),
+    /// A connection that is not the session's.
+    Stranger(OwnedFd, SocketAddr),
+}
+
+/// The control thread's hold on a worker.
+#[derive(Debug)]
+pub struct WorkerHandle {
+    /// Commands, until it is armed.
+    pub commands: Sender<Command>,
+    /// What it says.
+    pub notes: Receiver<Note>,
+    /// Start and stop.
+    pub signals: Arc<Signals>,
+    /// Its interval batches.
+    pub batches: BatchReader,
+    thread: JoinHandle<Option<WorkerOutcome>>,
+}
+
+impl WorkerHandle {
+    /// Whether the thread has ended.
+    pub fn is_finished(&self) -> bool {
+        self.thread.is_finished()
+    }
+
+    /// Waits for the thread's end. None where it never ran traffic.
+    pub fn join(self) -> (Option<WorkerOutcome>, BatchReader) {
+        drop(self.commands);
+        self.signals.stop();
+        (self.thread.join().unwrap_or(None), self.batches)
+    }
+}
+
+/// Starts a worker, waiting for its flows.
+pub fn spawn(plan: WorkerPlan) -> std::io::Result<WorkerHandle> {
+    let (signals, woken) = Signals::new()?;
+    let signals = Arc::new(signals);
+    let (commands, orders) = channel();
+    let (says, notes) = channel();
+    let (recorder, batches) = Recorder::new(recorder_plan(&plan));
+    let own = Arc::clone(&signals);
+    let thread = std::thread::Builder::new()
+        .name(format!("worker-{}", plan.index))
+        .spawn(move || live(&plan, recorder, &orders, own, woken, &says))?;
+    Ok(WorkerHandle {
+        commands,
+        notes,
+        signals,
+        batches,
+        thread,
+    })
+}
+
+fn recorder_plan(plan: &WorkerPlan) -> RecorderPlan {
+    let case = &plan.case;
+    let roles = || {
+        case.groups
+            .iter()
+            .map(|g| Role::of(case.proto, g, plan.client))
+    };
+    RecorderPlan {
+        groups: case.groups.len(),
+        warmup_ns: case.warmup_ns,
+        duration_ns: case.duration_ns(),
+        interval_ns: case.interval_ns,
+        latency: roles().any(Role::asks),
+        connect: roles().any(|r| r == Role::Connect),
+        lag: case.load != Load::Closed && roles().any(Role::paced),
+    }
+}
+
+/// What a worker has been given.
+#[derive(Default)]
+struct Belongings {
+    flows: Vec<Adopted>,
+    listener: Option<(OwnedFd, IpAddr)>,
+    target: Option<SocketAddr>,
+}
+
+fn live(
+    plan: &WorkerPlan,
+    recorder: Recorder,
+    orders: &Receiver<Command>,
+    signals: Arc<Signals>,
+    woken: OwnedFd,
+    says: &Sender<Note>,
+) -> Option<WorkerOutcome> {
+    if let Some(cpu) = plan.cpu
+        && let Err(error) = affinity::pin_thread(cpu)
+    {
+        let text = format!("worker {} cannot run on CPU {cpu}: {error}", plan.index);
+        let _ = says.send(Note::Refused(5, "cpu-not-allowed".into(), text));
+        return None;
+    }
+    let mut belongings = Belongings::default();
+    loop {
+        match orders.recv() {
+            Ok(Command::Adopt(flow)) => belongings.flows.push(flow),
+            Ok(Command::Listener(socket, peer)) => belongings.listener = Some((socket, peer)),
+            Ok(Command::Target(target)) => belongings.target = Some(target),
+            Ok(Command::Arm) => break,
+            Err(_) => return None,
+        }
+    }
+    let flows = flows_of(plan, &belongings);
+    let roles: Vec<Role> = flows.iter().map(|f| f.role).collect();
+    let choices = Choices::of(&plan.case, plan.client, &roles);
+    let ring = match Ring::new(&choices.setup(&plan.case, flows.len() as u32)) {
+        Ok(ring) => ring,
+        Err(error) => {
+            let note = Note::Refused(5, "io-uring-unavailable".into(), error.to_string());
+            let _ = says.send(note);
+            return None;
+        }
+    };
+    let mut worker = assemble(plan, recorder, signals, says, ring, choices, flows);
+    if let Err(error) = worker.settle(belongings, woken) {
+        let text = format!(
+            "worker {}: sockets could not be set up: {error}",
+            plan.index
+        );
+        let _ = says.send(Note::Refused(5, "worker-set-up".into(), text));
+        return None;
+    }
+    let _ = says.send(Note::Armed);
+    let before = rusage::thread_usage().unwrap_or_default();
+    let error = worker
+        .run()
+        .err()
+        .map(|e| format!("the {} engine failed: {e}", "io_uring"));
+    Some(worker.outcome(plan.index, before, error))
+}
+
+/// The worker's flows: those it was given, or for crr as many as it may have at once.
+fn flows_of(plan: &WorkerPlan, belongings: &Belongings) -> Vec<Flow> {
+    let case = &plan.case;
+    let crr = case
+        .groups
+        .first()
+        .is_some_and(|g| g.traffic == Traffic::Crr);
+    if !crr {
+        let flow = |adopted: &Adopted| {
+            let group = &case.groups[adopted.group as usize];
+            let role = Role::of(case.proto, group, plan.client);
+            Flow::new(
+                role,
+                adopted.group as usize,
+                adopted.flow,
+                budget(case, role, adopted.flow),
+            )
+        };
+        return belongings.flows.iter().map(flow).collect();
+    }
+    let role = Role::of(case.proto, &case.groups[0], plan.client);
+    // Any accepting worker may get any connection, and those that close linger for a while.
+    let numbers: Vec<u32> = if plan.client {
+        (0..case.flows)
+            .filter(|f| f % plan.workers == plan.index)
+            .collect()
+    } else {
+        (0..case.flows * 4 + 256).collect()
+    };
+    numbers
+        .into_iter()
+        .map(|f| Flow::new(role, 0, f, budget(case, role, f)))
+        .collect()
+}
+
+/// What of the limit is a flow's: bytes for streams, transactions for those that ask.
+fn budget(case: &Case, role: Role, flow: u32) -> Budget {
+    if !role.asks() {
+        return Budget::of_flow(case, flow);
+    }
+    let each = (case.request_bytes + case.response_bytes).max(1);
+    let limit = match case.limit {
+        Limit::Bytes { bytes } => Limit::Transactions {
+            count: bytes.div_ceil(each),
+        },
+        other => other,
+    };
+    Budget::of_flow(
+        &Case {
+            request_bytes: 1,
+            limit,
+            ..case.clone()
+        },
+        flow,
+    )
+}
+
+fn assemble<B: Backend>(
+    plan: &WorkerPlan,
+    recorder: Recorder,
+    signals: Arc<Signals>,
+    says: &Sender<Note>,
+    backend: B,
+    choices: Choices,
+    mut flows: Vec<Flow>,
+) -> Worker<B> {
+    let case = plan.case.clone();
+    let own: Vec<u32> = (0..flows.len() as u32)
+        .filter(|f| flows[*f as usize].role.paced())
+        .collect();
+    for (i, f) in own.iter().enumerate() {
+        flows[*f as usize].own = i;
+    }
+    let schedule = schedule(&case, &flows, &own);
+    let depth = choices.depth;
+    let datagrams = case.proto == Proto::Udp;
+    let tracked = |f: &Flow| f.role == Role::DatagramReceive && choices.headers;
+    let echoes = if datagrams {
+        flows.len() * depth as usize * 2 + 64
+    } else {
+        0
+    };
+    let accepting = flows.iter().any(|f| f.role == Role::Accepted);
+    let buffers = choices.buffers;
+    let sockets = choices.setup(&case, flows.len() as u32).sockets as usize;
+    Worker {
+        outstanding: Outstanding::new(flows.len(), depth),
+        trackers: flows
+            .iter()
+            .map(|f| tracked(f).then(Tracker::new))
+            .collect(),
+        jitters: flows.iter().map(|_| Jitter::default()).collect(),
+        by_slot: vec![u32::MAX; sockets],
+        thinking: BinaryHeap::with_capacity(flows.len() * depth as usize * 2 + 64),
+        echoes: vec![
+            Echo {
+                flow: 0,
+                len: 0,
+                head: [0; HEADER_BYTES]
+            };
+            echoes
+        ],
+        echo_order: 0,
+        waiting_echoes: VecDeque::with_capacity(echoes),
+        free_echoes: (0..echoes as u32).collect(),
+        free: (0..buffers).rev().collect(),
+        uses: vec![BufferUse::default(); buffers as usize],
+        next_sender: 0,
+        listener: None,
+        free_flows: if accepting {
+            (0..flows.len() as u32).collect()
+        } else {
+            Vec::new()
+        },
+        target: None,
+        totals: vec![TransactionTotals::default(); case.groups.len()],
+        tally: Tally::default(),
+        now: 0,
+        stage: Stage::Armed,
+        marks: None,
+        clock: Clock::default(),
+        failed: false,
+        session: plan.session,
+        notes: says.clone(),
+        backend,
+        case,
+        choices,
+        flows,
+        recorder,
+        schedule,
+        own,
+        signals,
+    }
+}
+
+/// The open loop's schedule over this worker's share of the paced flows.
+fn schedule(case: &Case, flows: &[Flow], own: &[u32]) -> Option<Schedule> {
+    let per_second = match case.load {
+        Load::Closed => return None,
+        Load::Rate { per_second } => per_second,
+        Load::Bitrate { bits_per_second } => {
+            bits_per_second as f64 / 8.0 / case.request_bytes.max(1) as f64
+        }
+    };
+    let numbers: Vec<u32> = own.iter().map(|f| flows[*f as usize].number).collect();
+    (!numbers.is_empty()).then(|| Schedule::new(per_second, case.flows, &numbers))
+}
+
+impl<B: Backend> Worker<B> {
+    /// Gives the sockets to the engine and arms every receive.
+    fn settle(&mut self, belongings: Belongings, woken: OwnedFd) -> std::io::Result<()> {
+        for (f, adopted) in belongings.flows.into_iter().enumerate() {
+            if f >= self.flows.len() {
+                break;
+            }
+            let slot = self.backend.add(adopted.socket)?;
+            self.flows[f].slot = Some(slot);
+            self.by_slot[slot as usize] = f as u32;
+        }
+        self.backend.add_waker(woken)?;
+        self.target = belongings.target;
+        if let Some((socket, peer)) = belongings.listener {
+            let slot = self.backend.add_listener(socket)?;
+            self.listener = Some((slot, peer.to_canonical()));
+        }
+        self.backend.arm()?;
+        for flow in &self.flows {
+            if let Some(slot) = flow.slot {
+                self.backend.receive(slot);
+            }
+        }
+        if let Some((slot, _)) = self.listener {
+            self.backend.accept(slot);
+        }
+        Ok(())
+    }
+}

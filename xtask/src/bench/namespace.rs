@@ -1,0 +1,102 @@
+//! A network namespace of this process's own, with nothing but `lo`.
+
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail};
+
+use crate::exec::{Background, Show, run};
+
+/// Longest that a command about the namespace itself may take.
+const LIMIT: Duration = Duration::from_secs(10);
+
+/// Longest that a server may take until it listens.
+const LISTENS: Duration = Duration::from_secs(5);
+
+/// A namespace, removed when dropped.
+#[derive(Debug)]
+pub struct Namespace {
+    name: String,
+}
+
+impl Namespace {
+    /// Makes one whose loopback routes use the given congestion control. The sysctl is no way:
+    /// a namespace may be refused to write it, and a route overrides it for both tools alike.
+    ///
+    /// # Errors
+    ///
+    /// Where `ip` fails: without root, or without that congestion control.
+    pub fn new(congestion: &str) -> Result<Namespace> {
+        let namespace = Namespace {
+            name: format!("ringperf-bench-{}", std::process::id()),
+        };
+        ip(&format!("netns add {}", namespace.name))?;
+        namespace.ip("link set lo up")?;
+        // The host's route is the more specific one and would win over the network's.
+        for route in ["127.0.0.0/8", "127.0.0.1/32"] {
+            let change = format!("route change local {route} dev lo table local");
+            namespace.ip(&format!("{change} congctl {congestion}"))?;
+        }
+        Ok(namespace)
+    }
+
+    fn ip(&self, arguments: &str) -> Result<()> {
+        ip(&format!("-n {} {arguments}", self.name))
+    }
+
+    /// A command that runs inside.
+    pub fn command(&self, words: &str) -> Command {
+        let mut command = Command::new("ip");
+        command
+            .args(["netns", "exec", &self.name])
+            .args(words.split(' '));
+        command
+    }
+
+    /// Starts a server inside and waits until it listens on a TCP port.
+    ///
+    /// # Errors
+    ///
+    /// Where it ends or does not listen in time.
+    pub fn server(&self, words: &str, port: u16) -> Result<Background> {
+        let mut server = Background::start(self.command(words))?;
+        let deadline = Instant::now() + LISTENS;
+        while !self.listens(port)? {
+            if server.has_ended() || Instant::now() > deadline {
+                bail!("`{words}` does not listen on port {port}");
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        Ok(server)
+    }
+
+    fn listens(&self, port: u16) -> Result<bool> {
+        let listing = run(self.command("ss -Hltn"), LIMIT, Show::No)?;
+        let end = format!(":{port}");
+        let local = |line: &str| line.split_whitespace().nth(3).map(str::to_string);
+        Ok(listing
+            .stdout
+            .lines()
+            .filter_map(local)
+            .any(|address| address.ends_with(&end)))
+    }
+}
+
+impl Drop for Namespace {
+    fn drop(&mut self) {
+        // Not by `run`, which refuses to go on after an interrupt.
+        let _ = Command::new("ip")
+            .args(["netns", "del", &self.name])
+            .output();
+    }
+}
+
+fn ip(arguments: &str) -> Result<()> {
+    let mut command = Command::new("ip");
+    command.args(arguments.split(' '));
+    let finished = run(command, LIMIT, Show::No)?;
+    if !finished.success {
+        bail!("ip {arguments}: {}", finished.stderr.trim());
+    }
+    Ok(())
+}
