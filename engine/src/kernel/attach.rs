@@ -89,7 +89,13 @@ fn unavailable(probe: &Probe, last: Option<(Verdict, ProgramError)>) -> Unavaila
             UnavailableStatus::NotSupported { since },
             first(&error.to_string()),
         ),
-        Some((_, error)) => (UnavailableStatus::Failed, first(&error.to_string())),
+        Some((_, error)) => {
+            let text = first(&error.to_string());
+            (
+                UnavailableStatus::Failed,
+                format!("{text} (the log has the verifier's last lines)"),
+            )
+        }
         None => (UnavailableStatus::Failed, "it has no program".to_string()),
     };
     Unavailable {

@@ -134,7 +134,7 @@ pub struct KernelReport {
     pub retransmits: Vec<RetransmitReport>,
     /// Segments retransmitted that found the table of flows and causes full.
     pub retransmits_unlisted: OursAndSystem,
-    /// TCP resets sent.
+    /// TCP resets sent. Kernels before 6.10 do not tell those for ports that nobody listens on.
     pub resets_sent: OursAndSystem,
     /// TCP resets received.
     pub resets_received: OursAndSystem,
