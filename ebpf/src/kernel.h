@@ -41,8 +41,15 @@ struct sock_common {
 	possible_net_t skc_net;
 };
 
+struct sk_buff_head {
+	struct sk_buff *next;
+	struct sk_buff *prev;
+};
+
 struct sock {
 	struct sock_common __sk_common;
+	struct sk_buff_head sk_receive_queue;
+	__u16 sk_protocol;
 };
 
 struct inet_connection_sock {
@@ -59,9 +66,11 @@ struct sk_buff {
 	struct sock *sk;
 	unsigned int len;
 	__be16 protocol;
+	__u16 transport_header;
 	__u16 network_header;
 	unsigned int end;
 	unsigned char *head;
+	unsigned char *data;
 };
 
 #pragma clang attribute pop

@@ -3,6 +3,8 @@
 //! `layout.h` is made from here ([`header`]); a test holds the committed file against it, and
 //! `cargo xtask ebpf` writes it anew.
 
+use crate::bucket::BUCKETS;
+
 /// Map of the flow's number on each socket of ours (socket storage, `u64`).
 pub const MAP_FLOWS: &str = "flows";
 /// Map of the ports that are ours: [`PORT_WORDS`] words of 64 bits.
@@ -15,6 +17,9 @@ pub const MAP_DROPS: &str = "drops";
 pub const MAP_RETRANSMITS: &str = "retransmits";
 /// Map of plain counts: two for each [`Event`], ours then the system's, per CPU.
 pub const MAP_EVENTS: &str = "events";
+/// Map of the stages: for each [`Stage`] and transport (TCP, then UDP) count, sum and buckets in
+/// [`STAGE_WORDS`] words, per CPU.
+pub const MAP_STAGES: &str = "stages";
 
 /// Words of 64 ports each.
 pub const PORT_WORDS: u32 = 1024;
@@ -26,6 +31,13 @@ pub const DROPS_MAX: u32 = 1024;
 /// Pairs of flow and cause that the retransmit map holds; what comes after is counted as
 /// [`Event::RetransmitUnlisted`].
 pub const RETRANSMITS_MAX: u32 = 16_384;
+
+/// Packets that are remembered on their way out, and as many on their way in. A power of two.
+pub const SLOTS: u32 = 4096;
+/// Datagrams of a socket whose time of arrival is remembered until they are read. A power of two.
+pub const READY_RING: u32 = 64;
+/// Words of a stage: count, sum (nanoseconds) and buckets.
+pub const STAGE_WORDS: usize = 2 + BUCKETS;
 
 /// The flow of a socket that is not ours.
 pub const FLOW_OTHER: u64 = u64::MAX;
@@ -40,6 +52,60 @@ pub const REASON_NONE: u64 = u32::MAX as u64;
 pub const CAUSE_SYN: u64 = 32;
 /// Cause of a retransmission: a SYN-ACK.
 pub const CAUSE_SYNACK: u64 = 33;
+
+/// A stretch of a message's way through the kernel.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u32)]
+pub enum Stage {
+    /// From the socket (TCP: data about to be queued) to the device's queue.
+    Submit = 0,
+    /// In the queueing discipline.
+    Queue = 1,
+    /// From the driver to the receive path: same host only.
+    Wire = 2,
+    /// From the receive path to the socket's queue, its owner being woken.
+    Receive = 3,
+    /// From there until a read has returned it.
+    Wait = 4,
+}
+
+impl Stage {
+    /// Every stage, in the order of their numbers, which is that of the way.
+    pub const ALL: [Stage; 5] = [
+        Stage::Submit,
+        Stage::Queue,
+        Stage::Wire,
+        Stage::Receive,
+        Stage::Wait,
+    ];
+
+    /// Its name in the header.
+    const fn c_name(self) -> &'static str {
+        match self {
+            Stage::Submit => "STAGE_SUBMIT",
+            Stage::Queue => "STAGE_QUEUE",
+            Stage::Wire => "STAGE_WIRE",
+            Stage::Receive => "STAGE_RECEIVE",
+            Stage::Wait => "STAGE_WAIT",
+        }
+    }
+
+    /// Its name for people.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Stage::Submit => "submit",
+            Stage::Queue => "queue",
+            Stage::Wire => "wire",
+            Stage::Receive => "receive",
+            Stage::Wait => "wait",
+        }
+    }
+
+    /// Index of its histogram.
+    pub const fn index(self, udp: bool) -> u32 {
+        self as u32 * 2 + udp as u32
+    }
+}
 
 /// Plain counts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -60,11 +126,16 @@ pub enum Event {
     /// Packets dropped without a socket of ours whose headers are not TCP or UDP over IP, so that
     /// their ports could not tell whose they were.
     Unparsed = 6,
+    /// Data became ready whose arrival was not remembered: merged into the packet before it, or
+    /// already read.
+    ReceiveMissed = 7,
+    /// A datagram waited behind more than [`READY_RING`] others.
+    ReadyOverflow = 8,
 }
 
 impl Event {
     /// Every event, in the order of their numbers.
-    pub const ALL: [Event; 7] = [
+    pub const ALL: [Event; 9] = [
         Event::ResetSent,
         Event::ResetReceived,
         Event::ReceiveQueueFull,
@@ -72,6 +143,8 @@ impl Event {
         Event::DropUnlisted,
         Event::RetransmitUnlisted,
         Event::Unparsed,
+        Event::ReceiveMissed,
+        Event::ReadyOverflow,
     ];
 
     /// Its name in the header.
@@ -84,6 +157,8 @@ impl Event {
             Event::DropUnlisted => "EVENT_DROP_UNLISTED",
             Event::RetransmitUnlisted => "EVENT_RETRANSMIT_UNLISTED",
             Event::Unparsed => "EVENT_UNPARSED",
+            Event::ReceiveMissed => "EVENT_RECEIVE_MISSED",
+            Event::ReadyOverflow => "EVENT_READY_OVERFLOW",
         }
     }
 
@@ -111,6 +186,10 @@ pub fn header() -> String {
         ("DROPS_MAX", DROPS_MAX),
         ("RETRANSMITS_MAX", RETRANSMITS_MAX),
         ("EVENTS", Event::ALL.len() as u32),
+        ("STAGES", Stage::ALL.len() as u32),
+        ("BUCKETS", BUCKETS as u32),
+        ("SLOTS", SLOTS),
+        ("READY_RING", READY_RING),
     ];
     for (name, value) in sizes {
         text.push_str(&format!("#define {name} {value}\n"));
@@ -127,6 +206,9 @@ pub fn header() -> String {
     }
     for event in Event::ALL {
         text.push_str(&format!("#define {} {}\n", event.c_name(), event as u32));
+    }
+    for stage in Stage::ALL {
+        text.push_str(&format!("#define {} {}\n", stage.c_name(), stage as u32));
     }
     text.push_str("\n#endif\n");
     text
@@ -145,6 +227,9 @@ mod tests {
     fn events_are_numbered_in_order() {
         for (index, event) in Event::ALL.into_iter().enumerate() {
             assert_eq!(event as usize, index);
+        }
+        for (index, stage) in Stage::ALL.into_iter().enumerate() {
+            assert_eq!(stage as usize, index);
         }
     }
 }

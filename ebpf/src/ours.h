@@ -10,6 +10,9 @@
 #define PROTO_TCP 6
 #define PROTO_UDP 17
 #define IPV6_HEADER 40
+#define TCP_SYN_SENT 2
+#define TCP_LISTEN 10
+#define MSG_PEEK 2
 
 static __always_inline _Bool port_is_ours(__u16 port)
 {

@@ -2,8 +2,6 @@
 /* What TCP does when things go wrong: retransmissions by flow and cause, and resets. */
 #include "ours.h"
 
-#define TCP_SYN_SENT 2
-
 static __always_inline void retransmitted(__u64 flow, __u64 cause, __u64 n)
 {
 	struct retransmit_key key = { .flow = flow, .cause = cause };

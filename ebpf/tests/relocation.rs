@@ -12,7 +12,7 @@ use aya_obj::Object;
 use aya_obj::btf::Btf;
 use aya_obj::generated::{BPF_CALL, BPF_JMP};
 use ringperf_ebpf::OBJECT;
-use ringperf_ebpf::programs::SLOW_PATH;
+use ringperf_ebpf::programs::{SLOW_PATH, STAGES};
 
 /// What the loader leaves in place of an access that it could not relocate: a call of a helper
 /// that does not exist.
@@ -64,6 +64,7 @@ fn every_program_is_in_the_table() {
     let there: BTreeSet<&str> = object.programs.keys().map(String::as_str).collect();
     let named: BTreeSet<&str> = SLOW_PATH
         .iter()
+        .chain(STAGES)
         .flat_map(|probe| probe.programs.iter().copied())
         .collect();
     assert_eq!(there, named);

@@ -6,8 +6,8 @@
 mod support;
 
 use std::collections::BTreeSet;
-use std::io::{BufRead, BufReader, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::AsFd;
 use std::process::{Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -339,7 +339,9 @@ fn a_killed_receiver_is_seen_as_resets_and_no_socket() {
         SocketAddr::new(Veth::CLIENT4.into(), 0),
     );
     let gone = server.local_addr().expect("an address");
-    let streams = streams(&veth, &mut probes, 20);
+    let streams: Vec<_> = (0..20)
+        .map(|_| stream(&veth.client, &veth.server, Veth::SERVER4, &mut probes))
+        .collect();
     let _inside = veth.server.enter();
     let before = Reading::of_this_host();
     drop(server);
@@ -370,25 +372,31 @@ fn a_killed_receiver_is_seen_as_resets_and_no_socket() {
     assert_eq!(resets, 20);
 }
 
-/// Connections from client to server, followed on both sides: the server's by inheritance.
-fn streams(veth: &Veth, probes: &mut Probes, number: usize) -> Vec<(TcpStream, TcpStream)> {
+/// A connection from `a` to `b`, followed on both sides: by inheritance from the listener there.
+fn stream(
+    a: &Namespace,
+    b: &Namespace,
+    address: Ipv4Addr,
+    probes: &mut Probes,
+) -> (TcpStream, TcpStream) {
     let listener = {
-        let _inside = veth.server.enter();
-        TcpListener::bind((Veth::SERVER4, 0)).expect("a listener")
+        let _inside = b.enter();
+        TcpListener::bind((address, 0)).expect("a listener")
     };
     probes
         .follow(listener.as_fd(), TAG)
         .expect("a listener can be followed");
     let to = listener.local_addr().expect("an address");
-    let _inside = veth.client.enter();
-    let pairs = (0..number).map(|_| {
-        let client = TcpStream::connect(to).expect("a connection");
-        probes
-            .follow(client.as_fd(), TAG)
-            .expect("a stream can be followed");
-        (client, listener.accept().expect("its other end").0)
-    });
-    pairs.collect()
+    let _inside = a.enter();
+    let client = TcpStream::connect(to).expect("a connection");
+    probes
+        .follow(client.as_fd(), TAG)
+        .expect("a stream can be followed");
+    let server = listener.accept().expect("its other end").0;
+    for end in [&client, &server] {
+        end.set_nodelay(true).expect("an option can be set");
+    }
+    (client, server)
 }
 
 /// Segments lost on the way come again, by flow and cause.
@@ -405,7 +413,7 @@ fn retransmissions_are_those_of_the_kernel() {
     // One segment on the wire is one packet for the rule.
     veth.client
         .run("ip", &["link", "set", "veth0", "gso_max_segs", "1"]);
-    let (mut to, mut from) = streams(&veth, &mut probes, 1).remove(0);
+    let (mut to, mut from) = stream(&veth.client, &veth.server, Veth::SERVER4, &mut probes);
     veth.server.run("nft", &["add", "table", "ip", "t"]);
     let chain = "{ type filter hook input priority 0 ; }";
     veth.server
@@ -446,6 +454,109 @@ fn retransmissions_are_those_of_the_kernel() {
     assert!(dropped(&report, "NETFILTER_DROP") > 0);
 }
 
+/// A ping-pong of two followed sockets: how long a round trip took, nanoseconds.
+fn ping_pong(rounds: u32, mut ping: impl FnMut(), mut pong: impl FnMut() + Send) -> f64 {
+    std::thread::scope(|scope| {
+        scope.spawn(|| (0..rounds).for_each(|_| pong()));
+        let start = Instant::now();
+        (0..rounds).for_each(|_| ping());
+        start.elapsed().as_nanos() as f64 / f64::from(rounds)
+    })
+}
+
+/// Every stage sees every message, and together they are most of the round trip.
+fn assert_stages(report: &KernelReport, transport: &str, rounds: u32, round_trip_ns: f64) {
+    let lines: Vec<_> = report
+        .stages
+        .iter()
+        .filter(|s| s.transport == transport)
+        .collect();
+    let names: Vec<&str> = lines.iter().map(|line| line.stage.as_str()).collect();
+    let all = ["submit", "queue", "wire", "receive", "wait"];
+    assert_eq!(
+        names,
+        if transport == "tcp" {
+            &all[..]
+        } else {
+            &all[1..]
+        }
+    );
+    let messages = u64::from(rounds) * 2;
+    for line in &lines {
+        let difference = line.count.abs_diff(messages);
+        assert!(
+            difference * 100 <= messages,
+            "{messages} messages: {report:#?}"
+        );
+    }
+    // Two messages make a round trip. What is missing is the system calls' own way in and out.
+    let sum: f64 = lines.iter().map(|line| line.mean_ns * 2.0).sum();
+    let share = sum / round_trip_ns;
+    assert!(
+        share > 0.5 && share <= 1.0,
+        "{share} of {round_trip_ns} ns: {report:#?}"
+    );
+}
+
+/// Request and response over loopback and over a veth pair, TCP and UDP.
+#[test]
+fn stages_see_every_message() {
+    let test = "stages_see_every_message";
+    let Some(_lock) = may_run(test, &[]) else {
+        return;
+    };
+    let rounds = 5000;
+    let veth = Veth::new();
+    for (a, b, at) in [
+        (&veth.client, &veth.server, (Veth::CLIENT4, Veth::SERVER4)),
+        (
+            &veth.server,
+            &veth.server,
+            (Ipv4Addr::LOCALHOST, Ipv4Addr::LOCALHOST),
+        ),
+    ] {
+        let mut probes = Probes::load(ProbeRequest {
+            stages: true,
+            cost: false,
+        });
+        if let Some(first) = probes.unavailable().first() {
+            assert_ne!(first.status, UnavailableStatus::Failed, "{first:?}");
+            return skip(test, &format!("{}: {}", first.program, first.text));
+        }
+        let one = udp(a, &mut probes, SocketAddr::new(at.0.into(), 0));
+        let two = udp(b, &mut probes, SocketAddr::new(at.1.into(), 0));
+        one.connect(two.local_addr().expect("an address"))
+            .expect("a peer");
+        two.connect(one.local_addr().expect("an address"))
+            .expect("a peer");
+        let time = ping_pong(
+            rounds,
+            || {
+                one.send(&[1; 64]).expect("a request");
+                one.recv(&mut [0; 64]).expect("a response");
+            },
+            || {
+                two.recv(&mut [0; 64]).expect("a request");
+                two.send(&[1; 64]).expect("a response");
+            },
+        );
+        assert_stages(&report(&mut probes), "udp", rounds, time);
+        let (one, two) = stream(a, b, at.1, &mut probes);
+        let time = ping_pong(
+            rounds,
+            || {
+                (&one).write_all(&[1; 64]).expect("a request");
+                (&one).read_exact(&mut [0; 64]).expect("a response");
+            },
+            || {
+                (&two).read_exact(&mut [0; 64]).expect("a request");
+                (&two).write_all(&[1; 64]).expect("a response");
+            },
+        );
+        assert_stages(&report(&mut probes), "tcp", rounds, time);
+    }
+}
+
 /// What a process without all privileges is to do: print its report, or hold the probes.
 const ROLE: &str = "RINGPERF_KERNEL_TEST_ROLE";
 
@@ -454,7 +565,10 @@ const ROLE: &str = "RINGPERF_KERNEL_TEST_ROLE";
 #[test]
 fn loading_never_harms() {
     let lock = SERIAL.lock().unwrap_or_else(PoisonError::into_inner);
-    let mut probes = Probes::load(ProbeRequest { cost: true });
+    let mut probes = Probes::load(ProbeRequest {
+        cost: true,
+        stages: false,
+    });
     let socket = UdpSocket::bind("127.0.0.1:0").expect("a UDP socket");
     probes
         .follow(socket.as_fd(), TAG)

@@ -43,6 +43,7 @@ pub(super) struct Maps {
     pub(super) drops: PerCpuHashMap<MapData, [u64; 2], [u64; 2]>,
     pub(super) retransmits: PerCpuHashMap<MapData, [u64; 2], u64>,
     pub(super) events: PerCpuArray<MapData, u64>,
+    pub(super) stages: PerCpuArray<MapData, [u64; layout::STAGE_WORDS]>,
 }
 
 impl Maps {
@@ -56,6 +57,7 @@ impl Maps {
             drops: take(ebpf, layout::MAP_DROPS)?,
             retransmits: take(ebpf, layout::MAP_RETRANSMITS)?,
             events: take(ebpf, layout::MAP_EVENTS)?,
+            stages: take(ebpf, layout::MAP_STAGES)?,
         })
     }
 

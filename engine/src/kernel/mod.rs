@@ -13,6 +13,7 @@ mod names;
 mod probes;
 mod report;
 mod snapshot;
+mod stages;
 mod symbols;
 
 pub use error::KernelError;

@@ -9,7 +9,8 @@ use aya::maps::MapError;
 use aya::programs::Program;
 use aya::sys::{Stats, SyscallError, enable_stats};
 use aya::{Btf, Ebpf, EbpfError, EbpfLoader, VerifierLogLevel};
-use ringperf_ebpf::programs::SLOW_PATH;
+use ringperf_ebpf::layout;
+use ringperf_ebpf::programs::{Probe, SLOW_PATH, STAGES};
 
 use super::attach::attach;
 use super::maps::{FlowTag, Maps};
@@ -21,6 +22,9 @@ use crate::record::{CounterReport, KernelReport, Unavailable, UnavailableStatus}
 /// What to load.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ProbeRequest {
+    /// Also attach the stage probes, which run for every packet: the figures taken meanwhile are
+    /// those of a probed run.
+    pub stages: bool,
     /// Have the kernel count the programs' own time. It reads the clock twice for each run of
     /// each program on the whole system, and needs CAP_SYS_ADMIN.
     pub cost: bool,
@@ -30,6 +34,8 @@ pub struct ProbeRequest {
 pub struct Probes {
     loaded: Option<Loaded>,
     attached: Vec<String>,
+    /// Whether the stage probes were asked for.
+    stages: bool,
     unavailable: Vec<Unavailable>,
     /// Counting of the programs' time, on while this is open, or why it is not.
     stats: Option<Result<OwnedFd, String>>,
@@ -45,19 +51,20 @@ struct Loaded {
 }
 
 impl Probes {
-    /// Loads the object and attaches each probe of the slow paths by itself. Never fails: what is
+    /// Loads the object and attaches each probe by itself. Never fails: what is
     /// not there is in [`Probes::unavailable`]. The calling thread's network namespace is
     /// followed.
     pub fn load(request: ProbeRequest) -> Probes {
         let mut probes = Probes {
             loaded: None,
             attached: Vec::new(),
+            stages: request.stages,
             unavailable: Vec::new(),
             stats: None,
             last: Snapshot::default(),
             names: None,
         };
-        match load_object() {
+        match load_object(request.stages) {
             Ok((btf, loaded)) => probes.attach_all(&btf, loaded),
             Err(unavailable) => probes.unavailable.push(unavailable),
         }
@@ -72,7 +79,9 @@ impl Probes {
     }
 
     fn attach_all(&mut self, btf: &Btf, mut loaded: Loaded) {
-        for probe in SLOW_PATH {
+        let stages = if self.stages { STAGES } else { &[] };
+        let wanted: Vec<&Probe> = SLOW_PATH.iter().chain(stages).collect();
+        for probe in wanted {
             match attach(&mut loaded.ebpf, btf, probe) {
                 Ok(program) => self.attached.push(program),
                 Err(unavailable) => self.unavailable.push(unavailable),
@@ -140,7 +149,7 @@ impl Probes {
         let Some(loaded) = self.loaded.as_ref() else {
             return Ok(Snapshot::default());
         };
-        let mut now = Snapshot::read(&loaded.maps)?;
+        let mut now = Snapshot::read(&loaded.maps, self.stages)?;
         if matches!(self.stats, Some(Ok(_))) {
             now.cost = cost(&loaded.ebpf, &self.attached);
         }
@@ -172,7 +181,7 @@ impl Probes {
 }
 
 /// Loads the object's maps, or says why not.
-fn load_object() -> Result<(Btf, Loaded), Unavailable> {
+fn load_object(stages: bool) -> Result<(Btf, Loaded), Unavailable> {
     let btf = Btf::from_sys_fs().map_err(|e| Unavailable {
         program: "all".to_string(),
         status: UnavailableStatus::NotSupported {
@@ -180,7 +189,12 @@ fn load_object() -> Result<(Btf, Loaded), Unavailable> {
         },
         text: format!("the kernel's type information cannot be read: {e}"),
     })?;
-    let mut ebpf = EbpfLoader::new()
+    let mut loader = EbpfLoader::new();
+    if !stages {
+        // Its histograms on every CPU of a big host are megabytes that nobody asked for.
+        loader.map_max_entries(layout::MAP_STAGES, 1);
+    }
+    let mut ebpf = loader
         .btf(Some(&btf))
         .verifier_log_level(VerifierLogLevel::VERBOSE | VerifierLogLevel::STATS)
         .load(ringperf_ebpf::OBJECT)

@@ -8,6 +8,7 @@ use ringperf_ebpf::layout::{self, Event};
 
 use super::counters::LISTENER;
 use super::maps::FlowTag;
+use super::stages::stages;
 use super::{Names, Snapshot, places};
 use crate::record::{
     CostReport, CounterReport, DropReport, Finding, KernelReport, OursAndSystem, ProgramCost,
@@ -24,6 +25,9 @@ pub(super) fn report(root: &Path, names: &Names, intervals: &[Snapshot]) -> Kern
         window.add(interval);
     }
     let mut report = KernelReport {
+        stages: stages(&window),
+        stages_receive_missed: window.event(Event::ReceiveMissed).ours,
+        stages_wait_missed: window.event(Event::ReadyOverflow).ours,
         drops: drops(root, names, intervals),
         drops_unlisted: window.event(Event::DropUnlisted),
         drops_unparsed: window.event(Event::Unparsed).system,

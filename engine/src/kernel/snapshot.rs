@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use aya::maps::MapError;
-use ringperf_ebpf::layout::{self, Event};
+use ringperf_ebpf::layout::{self, Event, Stage};
 
 use super::KernelError;
 use super::maps::Maps;
@@ -16,6 +16,8 @@ pub struct Snapshot {
     pub(super) drops: BTreeMap<[u64; 2], OursAndSystem>,
     /// Segments retransmitted by (flow, cause).
     pub(super) retransmits: BTreeMap<[u64; 2], u64>,
+    /// Count, sum and buckets of each stage that was asked for, by index.
+    pub(super) stages: BTreeMap<u32, Vec<u64>>,
     /// Plain counts, by index.
     pub(super) events: Vec<u64>,
     /// Runs and nanoseconds by program.
@@ -25,7 +27,7 @@ pub struct Snapshot {
 impl Snapshot {
     /// Reads the maps. The programs go on counting meanwhile: what they count in between is in
     /// this snapshot or in the next.
-    pub(super) fn read(maps: &Maps) -> Result<Snapshot, KernelError> {
+    pub(super) fn read(maps: &Maps, stages: bool) -> Result<Snapshot, KernelError> {
         let mut now = Snapshot::default();
         for entry in maps.drops.iter() {
             let (key, values) = entry.map_err(in_map(layout::MAP_DROPS))?;
@@ -45,6 +47,20 @@ impl Snapshot {
                 .get(&index, 0)
                 .map_err(in_map(layout::MAP_EVENTS))?;
             now.events.push(values.iter().sum());
+        }
+        let indices = 0..if stages {
+            Stage::ALL.len() as u32 * 2
+        } else {
+            0
+        };
+        for index in indices {
+            let values = maps
+                .stages
+                .get(&index, 0)
+                .map_err(in_map(layout::MAP_STAGES))?;
+            let mut sum = vec![0; layout::STAGE_WORDS];
+            values.iter().for_each(|value| add(&mut sum, value));
+            now.stages.insert(index, sum);
         }
         Ok(now)
     }
@@ -69,10 +85,10 @@ impl Snapshot {
                 delta.retransmits.insert(*key, moved);
             }
         }
-        for (index, now) in self.events.iter().enumerate() {
-            delta
-                .events
-                .push(now - earlier.events.get(index).unwrap_or(&0).min(now));
+        delta.events = difference(&self.events, &earlier.events);
+        for (index, now) in &self.stages {
+            let before = earlier.stages.get(index).map_or(&[][..], Vec::as_slice);
+            delta.stages.insert(*index, difference(now, before));
         }
         for (program, (runs, time)) in &self.cost {
             let (runs_before, time_before) = earlier.cost.get(program).unwrap_or(&(0, 0));
@@ -95,10 +111,9 @@ impl Snapshot {
         for (key, moved) in &other.retransmits {
             *self.retransmits.entry(*key).or_default() += moved;
         }
-        self.events
-            .resize(self.events.len().max(other.events.len()), 0);
-        for (sum, moved) in self.events.iter_mut().zip(&other.events) {
-            *sum += moved;
+        add(&mut self.events, &other.events);
+        for (index, moved) in &other.stages {
+            add(self.stages.entry(*index).or_default(), moved);
         }
         for (program, (runs, time)) in &other.cost {
             let sum = self.cost.entry(program.clone()).or_default();
@@ -115,6 +130,23 @@ impl Snapshot {
             system: at(event.system()),
         }
     }
+}
+
+/// Adds word by word.
+fn add(sum: &mut Vec<u64>, other: &[u64]) {
+    sum.resize(sum.len().max(other.len()), 0);
+    for (sum, moved) in sum.iter_mut().zip(other) {
+        *sum += moved;
+    }
+}
+
+/// How far each word moved.
+fn difference(now: &[u64], before: &[u64]) -> Vec<u64> {
+    let before = before.iter().chain(std::iter::repeat(&0));
+    now.iter()
+        .zip(before)
+        .map(|(now, before)| now.saturating_sub(*before))
+        .collect()
 }
 
 fn in_map(name: &'static str) -> impl Fn(MapError) -> KernelError {

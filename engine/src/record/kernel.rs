@@ -91,6 +91,34 @@ pub struct CostReport {
     pub missing: Option<String>,
 }
 
+/// A stretch of a message's way through the kernel, measured between two stamps of its own.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, PartialEq, Debug, Default)]
+#[serde(default)]
+pub struct StageReport {
+    /// `submit` (socket to device queue), `queue` (queueing discipline), `wire` (driver to receive
+    /// path, same host only), `receive` (receive path to the socket's queue), `wait` (from there
+    /// until a read has returned it). Where a packet passes several devices, `queue` and `wire`
+    /// count at each.
+    pub stage: String,
+    /// `tcp` or `udp`.
+    pub transport: String,
+    /// Times that it was passed on sockets of ours.
+    pub count: u64,
+    /// Mean, nanoseconds.
+    pub mean_ns: f64,
+    /// Median, nanoseconds: the upper end of its bucket, which is at most an eighth too high. So
+    /// are the ones below.
+    pub p50_ns: u64,
+    /// 90th percentile, nanoseconds.
+    pub p90_ns: u64,
+    /// 99th percentile, nanoseconds. Those of several stages do not add up.
+    pub p99_ns: u64,
+    /// Largest, nanoseconds.
+    pub max_ns: u64,
+    /// Lowest value and count of each bucket that is not empty.
+    pub buckets: Vec<(u64, u64)>,
+}
+
 /// Why a part of the probes is not there.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, PartialEq, Eq, Debug)]
 #[serde(rename_all = "kebab-case")]
@@ -118,11 +146,19 @@ pub struct Unavailable {
 }
 
 /// What the kernel said of one sample, on one side. All counts are of the window.
-#[derive(Serialize, Deserialize, JsonSchema, Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Serialize, Deserialize, JsonSchema, Clone, PartialEq, Debug, Default)]
 #[serde(default)]
 pub struct KernelReport {
     /// Programs that were attached.
     pub attached: Vec<String>,
+    /// Where the time went, in the order of the way; only with the stage probes.
+    pub stages: Vec<StageReport>,
+    /// Times that data became ready without a known arrival: merged into the packet before it, or
+    /// read at once. They are missing in `receive`.
+    pub stages_receive_missed: u64,
+    /// Datagrams that waited behind so many others that their time is not known. They are missing
+    /// in `wait`.
+    pub stages_wait_missed: u64,
     /// Packets that the kernel threw away, most of ours first.
     pub drops: Vec<DropReport>,
     /// Segments thrown away that found the table of reasons and places full.

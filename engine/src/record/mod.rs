@@ -16,7 +16,7 @@ pub mod stamp;
 pub use host::{HostFacts, NicFacts};
 pub use kernel::{
     CostReport, CounterReport, DropReport, KernelReport, OursAndSystem, ProgramCost,
-    RetransmitReport, Unavailable, UnavailableStatus,
+    RetransmitReport, StageReport, Unavailable, UnavailableStatus,
 };
 pub use progress::Progress;
 pub use read::{ReadError, read};
