@@ -85,10 +85,15 @@ fn unavailable(probe: &Probe, last: Option<(Verdict, ProgramError)>) -> Unavaila
             UnavailableStatus::NotPermitted,
             "the kernel refused to load it: give the process CAP_BPF and CAP_PERFMON".to_string(),
         ),
-        Some((Verdict::NotSupported, error)) => (
-            UnavailableStatus::NotSupported { since },
-            first(&error.to_string()),
-        ),
+        Some((Verdict::NotSupported, error)) => {
+            let text = match error {
+                ProgramError::LoadError { .. } => {
+                    "this kernel's programs cannot look up whose socket it is".to_string()
+                }
+                _ => format!("this kernel has no such tracepoint: {error}"),
+            };
+            (UnavailableStatus::NotSupported { since }, text)
+        }
         Some((_, error)) => {
             let text = first(&error.to_string());
             (
@@ -131,6 +136,28 @@ mod tests {
             verifier(Some(libc::EACCES), "R1 invalid mem access"),
             Verdict::Failed
         );
+    }
+
+    #[test]
+    fn what_is_not_supported_says_since_when() {
+        let probe = Probe {
+            tracepoint: "t",
+            programs: &["t__1"],
+            since: "6.3",
+        };
+        let error = BtfError::UnknownBtfTypeName {
+            type_name: "btf_trace_t".to_string(),
+        };
+        let error = ProgramError::Btf(error);
+        assert_eq!(verdict(&error), Verdict::NotSupported);
+        let told = unavailable(&probe, Some((Verdict::NotSupported, error)));
+        assert_eq!(
+            told.status,
+            UnavailableStatus::NotSupported {
+                since: "6.3".to_string()
+            }
+        );
+        assert!(told.text.contains("no such tracepoint"), "{told:?}");
     }
 
     #[test]
