@@ -12,6 +12,7 @@ pub mod plan;
 pub mod record;
 pub mod report;
 pub mod run;
+pub mod sockets;
 pub mod store;
 pub mod sys;
 pub mod traffic;

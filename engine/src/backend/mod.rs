@@ -7,6 +7,9 @@
 //! [`Event`] with [`Backend::next`], reading received bytes with [`Backend::data`] and giving the
 //! memory back with [`Backend::recycle`]. Nothing here allocates after [`Backend::arm`].
 
+#[cfg(test)]
+pub(crate) mod conformance;
+
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::Args;
 
 use crate::plan::{
-    CloseKind, Family, Proto, Receive, SizeSpec, SourcePorts, Test, TypedHost, Wait,
+    CloseKind, Engine, Family, Proto, Receive, SizeSpec, SourcePorts, Test, TypedHost, Wait,
 };
 use crate::units::{
     CpuList, ParseError, PerSecond, parse_bitrate, parse_count, parse_duration, parse_size,
@@ -178,6 +178,19 @@ pub(super) struct PlaceArgs {
     /// How the server's workers wait
     #[arg(long, value_name = "HOW")]
     pub(super) server_wait: Option<Wait>,
+
+    /// What drives the sockets: io_uring, sockets (plain calls and epoll), auto [default: auto,
+    /// which is io_uring unless the host refuses it]
+    #[arg(long, value_name = "ENGINE")]
+    pub(super) engine: Option<Engine>,
+
+    /// What drives the client's sockets
+    #[arg(long, value_name = "ENGINE")]
+    pub(super) client_engine: Option<Engine>,
+
+    /// What drives the server's sockets
+    #[arg(long, value_name = "ENGINE")]
+    pub(super) server_engine: Option<Engine>,
 
     /// Microseconds that the kernel polls the NIC before it sleeps (SO_BUSY_POLL)
     #[arg(long, value_name = "USEC")]

@@ -101,7 +101,8 @@ pub enum Message {
         protocol: u32,
         /// Version of ringperf.
         version: String,
-        /// Port of the data connections.
+        /// Port of the data connections; 0 is the one that the client reached the server by,
+        /// which a path that translates ports knows by another number than the server.
         data_port: u16,
         /// Facts of the server's host.
         host: Box<HostFacts>,

@@ -129,6 +129,19 @@ pub enum Wait {
     Adaptive,
 }
 
+/// By which engine a side's workers drive their sockets.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, PartialEq, Eq, Debug, Hash, Default)]
+#[serde(rename_all = "snake_case")]
+pub enum Engine {
+    /// io_uring, unless this host refuses it.
+    #[default]
+    Auto,
+    /// io_uring or none.
+    IoUring,
+    /// Plain system calls and epoll.
+    Sockets,
+}
+
 /// What the receiver does with the payload.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, PartialEq, Eq, Debug, Hash, Default)]
 #[serde(rename_all = "lowercase")]
@@ -204,6 +217,10 @@ pub struct Options {
     pub client_wait: Wait,
     /// How the server's workers wait.
     pub server_wait: Wait,
+    /// What drives the client's sockets.
+    pub client_engine: Engine,
+    /// What drives the server's sockets.
+    pub server_engine: Engine,
     /// SO_BUSY_POLL on the client, microseconds.
     pub client_busy_poll: Option<u32>,
     /// SO_BUSY_POLL on the server, microseconds.

@@ -162,6 +162,7 @@ fn warmup(spec: &Spec, tour: bool) -> u64 {
 fn options(spec: &Spec, (proto, test): Kind) -> Options {
     let udp = proto == Proto::Udp;
     let wait = spec.wait.unwrap_or_default();
+    let engine = spec.engine.unwrap_or_default();
     Options {
         nodelay: !udp && spec.nodelay.unwrap_or(test.is_rr()),
         mss: spec.mss,
@@ -182,6 +183,8 @@ fn options(spec: &Spec, (proto, test): Kind) -> Options {
         fragment: udp && spec.fragment,
         client_wait: spec.client_wait.unwrap_or(wait),
         server_wait: spec.server_wait.unwrap_or(wait),
+        client_engine: spec.client_engine.unwrap_or(engine),
+        server_engine: spec.server_engine.unwrap_or(engine),
         client_busy_poll: spec.client_busy_poll.or(spec.busy_poll),
         server_busy_poll: spec.server_busy_poll.or(spec.busy_poll),
         think_ns: spec.think.unwrap_or(0),

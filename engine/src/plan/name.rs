@@ -4,8 +4,8 @@
 //! the user left alone is absent, except for the dimensions that every table needs.
 
 use super::{
-    Case, CloseKind, DEFAULT_TIMEOUT_NS, Family, Load, Options, Proto, Receive, SourcePorts, Test,
-    Wait,
+    Case, CloseKind, DEFAULT_TIMEOUT_NS, Engine, Family, Load, Options, Proto, Receive,
+    SourcePorts, Test, Wait,
 };
 use crate::units::{print_bitrate, print_duration, print_per_second, print_size};
 
@@ -124,6 +124,12 @@ fn waiting(options: &Options, words: &mut Vec<String>) {
     let (client, server) = (options.client_wait, options.server_wait);
     let wait = |wait: Wait| (wait != Wait::Sleep).then(|| wait.to_string());
     both_or_each(wait(client), wait(server), words);
+    let engine = |engine: Engine| (engine != Engine::Auto).then(|| engine.to_string());
+    both_or_each(
+        engine(options.client_engine),
+        engine(options.server_engine),
+        words,
+    );
     let poll = |us: Option<u32>| us.map(|us| format!("busy-poll={us}us"));
     both_or_each(
         poll(options.client_busy_poll),

@@ -4,7 +4,9 @@ use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
 
-use super::{CloseKind, Family, HostPort, Proto, Receive, SourcePorts, Test, TypedHost, Wait};
+use super::{
+    CloseKind, Engine, Family, HostPort, Proto, Receive, SourcePorts, Test, TypedHost, Wait,
+};
 use super::{DEFAULT_PORT, MAX_UDP_BYTES};
 use crate::units::{ParseError, PerSecond, parse_size, print_size};
 
@@ -138,6 +140,12 @@ pub struct Spec {
     pub client_wait: Option<Wait>,
     /// How the server's workers wait, in place of `wait`.
     pub server_wait: Option<Wait>,
+    /// What drives the sockets of both sides.
+    pub engine: Option<Engine>,
+    /// What drives the client's sockets, in place of `engine`.
+    pub client_engine: Option<Engine>,
+    /// What drives the server's sockets, in place of `engine`.
+    pub server_engine: Option<Engine>,
     /// Busy polling of both sides, microseconds.
     pub busy_poll: Option<u32>,
     /// Busy polling of the client, in place of `busy_poll`.

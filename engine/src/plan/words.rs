@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use super::{CloseKind, Family, Proto, Receive, SourcePorts, Test, Wait};
+use super::{CloseKind, Engine, Family, Proto, Receive, SourcePorts, Test, Wait};
 use crate::units::{ParseError, PortRange};
 
 macro_rules! words {
@@ -45,6 +45,10 @@ words!(
 words!(
     Wait, "a way to wait",
     "sleep" => Wait::Sleep, "spin" => Wait::Spin, "adaptive" => Wait::Adaptive
+);
+words!(
+    Engine, "an engine",
+    "auto" => Engine::Auto, "io_uring" => Engine::IoUring, "sockets" => Engine::Sockets
 );
 words!(
     Receive, "a way to receive",

@@ -56,6 +56,18 @@ pub struct Counters {
 }
 
 impl Counters {
+    /// What was added since an earlier state of the same counters.
+    pub fn since(&self, earlier: &Counters) -> Counters {
+        Counters {
+            sent_bytes: self.sent_bytes.saturating_sub(earlier.sent_bytes),
+            sent_messages: self.sent_messages.saturating_sub(earlier.sent_messages),
+            received_bytes: self.received_bytes.saturating_sub(earlier.received_bytes),
+            received_messages: self
+                .received_messages
+                .saturating_sub(earlier.received_messages),
+        }
+    }
+
     /// Adds another side's or worker's counts of the same kind; saturates.
     pub fn add(&mut self, other: &Counters) {
         self.sent_bytes = self.sent_bytes.saturating_add(other.sent_bytes);
@@ -140,6 +152,8 @@ pub struct UdpReport {
     pub late: Option<u64>,
     /// Interarrival jitter (RFC 3550), nanoseconds.
     pub jitter_ns: Option<f64>,
+    /// Datagrams of the lifetime that arrived, copies and late ones included.
+    pub arrived: Option<u64>,
     /// Why there is no jitter.
     pub jitter_missing: Option<String>,
     /// Datagrams that the receiver's socket dropped (SK_MEMINFO_DROPS).

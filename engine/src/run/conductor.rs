@@ -12,14 +12,17 @@ use crate::control::wire::Refusal;
 use crate::host::cpus::Cpus;
 use crate::host::placement::{self, Apart};
 use crate::plan::{Case, Family, Proto, RunInvocation};
-use crate::record::{CaseResult, ErrorReport, Finding, Progress, Run, Severity};
+use crate::record::{CaseResult, ErrorReport, Finding, Progress, Run, Sample, Severity};
 use crate::report::live::LiveLine;
 
 use super::assemble::{self, SampleInput};
 use super::factory::Factory;
 use super::interrupt::Interrupts;
 use super::local::LocalServer;
-use super::{VERSION, boot_id, host_facts, output};
+use super::{VERSION, boot_id, host_facts, output, path_facts};
+
+/// Code of what a signal ended.
+const INTERRUPTED: &str = "interrupted";
 
 /// Bytes of an IP and a UDP header.
 const HEADERS_V4: u32 = 20 + 8;
@@ -41,13 +44,7 @@ pub fn execute(invocation: RunInvocation) -> u8 {
         run.error = Some(error(&refusal));
     }
     if let Some(code) = interrupts.exit_code() {
-        let text = "interrupted by a signal; what was measured until then is kept".to_string();
-        run.error.get_or_insert(ErrorReport {
-            exit_code: code,
-            code: "interrupted".to_string(),
-            text,
-        });
-        run.complete = false;
+        interrupted(&mut run, code);
     }
     if let Some(error) = &run.error {
         log::error!("{}", error.text);
@@ -56,6 +53,20 @@ pub fn execute(invocation: RunInvocation) -> u8 {
     interrupts
         .exit_code()
         .unwrap_or_else(|| output::exit_code(&run, written))
+}
+
+/// A run that a signal ended says so, with the exit code of that signal.
+fn interrupted(run: &mut Run, exit_code: u8) {
+    let other = run.error.take().filter(|error| error.code != INTERRUPTED);
+    let text = "interrupted by a signal; what was measured until then is kept";
+    run.error = other.or_else(|| {
+        Some(ErrorReport {
+            exit_code,
+            code: INTERRUPTED.to_string(),
+            text: text.to_string(),
+        })
+    });
+    run.complete = false;
 }
 
 fn error(refusal: &Refusal) -> ErrorReport {
@@ -77,15 +88,19 @@ fn conduct(invocation: &RunInvocation, run: &mut Run, stop: Stop) -> Result<(), 
     );
     let server = match local {
         true => Some(
-            LocalServer::start(cpus.server.clone(), cpus.findings.clone())
+            LocalServer::start(cpus.clone())
                 .map_err(|text| Refusal::new(5, "local-server", text))?,
         ),
         false => None,
     };
     let session = Session {
         invocation,
+        factory: Factory::new(
+            cpus.client,
+            local.then(|| cpus.server.clone()),
+            cpus.findings,
+        ),
         server_cpus: cpus.server,
-        factory: Factory::new(cpus.client, local, cpus.findings),
         stop,
     };
     let address = server.as_ref().map(|s| s.address);
@@ -128,9 +143,7 @@ impl Session<'_> {
     ) -> Result<(), Refusal> {
         run.client = Some(host_facts(None));
         let mut client = self.connect(run, local).await?;
-        let interface = crate::host::path::interface_to(client.addresses().0);
-        let facts = host_facts(interface.as_deref());
-        run.client = Some(facts);
+        run.client = Some(path_facts(client.addresses().0));
         run.server = Some(client.server_facts().clone());
         let cases = self.invocation.plan.cases.clone();
         let mut complete = true;
@@ -209,16 +222,22 @@ impl Session<'_> {
             };
             let started = SystemTime::now();
             let outcome = self.sample(client, request).await;
-            let refused = outcome.client.is_none() && outcome.server.is_none();
             let Some(result) = run.cases.last_mut() else {
                 return false;
             };
-            if let (true, Some(refusal)) = (refused, &outcome.error) {
+            let failed = outcome.error.as_ref().filter(|e| e.code != INTERRUPTED);
+            if let Some(refusal) = failed {
                 log::error!("case `{}`: {}", case.name, refusal.text);
-                result.error = Some(error(refusal));
+            }
+            if !outcome.started {
+                result.error = failed.map(error);
                 return false;
             }
+            let quiet = outcome.error.is_some() || outcome.interrupted;
             let sample = assembled(&case, number, started, outcome);
+            if !quiet {
+                complain(&case, &sample);
+            }
             complete &= sample.complete;
             result.samples.push(sample);
         }
@@ -253,6 +272,15 @@ impl Session<'_> {
             .await;
         line.clear();
         outcome
+    }
+}
+
+/// What makes the run fail is said on stderr too, where the document goes elsewhere.
+fn complain(case: &Case, sample: &Sample) {
+    for finding in &sample.findings {
+        if finding.severity == Severity::Error {
+            log::error!("case `{}`: {}", case.name, finding.text);
+        }
     }
 }
 
@@ -309,12 +337,7 @@ async fn resolve_size(client: &Client, case: &mut Case) {
     case.name = case.name.replacen("mtu", &size.to_string(), 1);
 }
 
-fn assembled(
-    case: &Case,
-    number: u32,
-    started: SystemTime,
-    outcome: SampleOutcome,
-) -> crate::record::Sample {
+fn assembled(case: &Case, number: u32, started: SystemTime, outcome: SampleOutcome) -> Sample {
     let mut findings = Vec::new();
     if let Some(text) = outcome.path_translated {
         findings.push(Finding::new(Severity::Info, "path-translated", text));

@@ -3,11 +3,11 @@
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
 
-use crate::control::crew::{Crew, CrewEvent, FlowKey, Side};
+use crate::control::crew::{Crew, CrewEvent, FLOW_FAILED, FlowKey, Side};
 use crate::control::wire::{Offer, Refusal};
 use crate::measure::cpu::CpuMonitor;
 use crate::measure::netstat::NetCounters;
-use crate::record::{Finding, SideReport};
+use crate::record::{Finding, Severity, SideReport};
 use crate::sys::clock::monotonic_ns;
 use crate::worker::{Adopted, Command, Note, WorkerHandle};
 
@@ -32,6 +32,7 @@ pub(super) struct DataCrew {
     offer: Offer,
     workers: Vec<WorkerHandle>,
     cpus: Vec<u32>,
+    engine_reason: String,
     collector: Collector,
     stage: Stage,
     start_ns: u64,
@@ -48,18 +49,18 @@ impl DataCrew {
     pub(super) fn new(
         side: Side,
         offer: &Offer,
-        workers: Vec<WorkerHandle>,
-        cpus: Vec<u32>,
+        (workers, cpus): (Vec<WorkerHandle>, Vec<u32>),
+        engine_reason: String,
         cpu: Option<CpuMonitor>,
         findings: Vec<Finding>,
     ) -> DataCrew {
-        let groups = offer.case.groups.len();
         DataCrew {
-            collector: Collector::new(workers.len(), groups, offer.case.interval_ns),
+            collector: Collector::new(workers.len(), &offer.case),
             side,
             offer: offer.clone(),
             workers,
             cpus,
+            engine_reason,
             stage: Stage::Gathering,
             start_ns: 0,
             window_done: false,
@@ -105,7 +106,7 @@ impl DataCrew {
                             self.side_name(),
                             failure.text
                         );
-                        events.push(CrewEvent::Failed(Refusal::new(4, "flow-failed", text)));
+                        events.push(CrewEvent::Failed(Refusal::new(4, FLOW_FAILED, text)));
                     }
                     Note::Stranger(socket, from) => events.push(CrewEvent::Stranger(socket, from)),
                 }
@@ -277,9 +278,21 @@ impl Crew for DataCrew {
         for (index, worker) in std::mem::take(&mut self.workers).into_iter().enumerate() {
             let (outcome, mut batches) = worker.join();
             self.collector.drain(index, &mut batches);
-            if let Some(outcome) = outcome {
-                self.collector.add(index, &outcome.remains.rest);
-                outcomes.push(outcome);
+            match outcome {
+                Some(outcome) => {
+                    self.collector.add(index, &outcome.remains.rest);
+                    outcomes.push(outcome);
+                }
+                // It ran and left nothing: a fault of this program, never of the traffic.
+                None if self.start_ns > 0 => {
+                    let side = self.side_name();
+                    let text =
+                        format!("worker {index} of the {side} broke down: its counts are lost");
+                    self.findings
+                        .push(Finding::new(Severity::Error, "worker-lost", text));
+                    self.failed = true;
+                }
+                None => {}
             }
         }
         let net = match (NetCounters::read("/".as_ref()), &self.net_before) {
@@ -290,6 +303,7 @@ impl Crew for DataCrew {
             case: &self.offer.case,
             start_ns: self.start_ns,
             outcomes,
+            engine_reason: std::mem::take(&mut self.engine_reason),
             histograms: &self.collector.histograms,
             cpu: self.cpu_report.take(),
             net,

@@ -9,11 +9,12 @@ use crate::control::wire::{Offer, Refusal};
 use crate::host::cpus::Cpus;
 use crate::host::placement;
 use crate::measure::cpu::CpuMonitor;
-use crate::record::Finding;
-use crate::sys::limits;
-use crate::worker::{WorkerHandle, WorkerPlan, spawn};
+use crate::record::{Finding, Severity};
+use crate::sys::{affinity, limits};
+use crate::worker::{EngineKind, WorkerHandle, WorkerPlan, spawn};
 
 use super::crew::DataCrew;
+use super::engine;
 
 /// Length of the idle baseline of the CPU figures.
 const BASELINE: Duration = Duration::from_secs(1);
@@ -24,7 +25,8 @@ const SPARE_DESCRIPTORS: u64 = 64;
 /// Makes the crews of one side in this process.
 pub struct Factory {
     cpus: Vec<u32>,
-    both_sides_here: bool,
+    /// CPUs of the other side's workers, where both sides are in this process.
+    other_side: Option<Vec<u32>>,
     baseline: Option<JoinHandle<CpuMonitor>>,
     monitor: Option<CpuMonitor>,
     findings: Vec<Finding>,
@@ -32,8 +34,9 @@ pub struct Factory {
 
 impl Factory {
     /// A factory whose workers take `cpus` where an offer names none; empty takes the allowed
-    /// ones. The idle baseline of the CPU figures is taken meanwhile.
-    pub fn new(cpus: Vec<u32>, both_sides_here: bool, findings: Vec<Finding>) -> Factory {
+    /// ones. `other_side` are the other side's CPUs where it is in this process. The idle
+    /// baseline of the CPU figures is taken meanwhile.
+    pub fn new(cpus: Vec<u32>, other_side: Option<Vec<u32>>, findings: Vec<Finding>) -> Factory {
         let baseline = std::thread::Builder::new()
             .name("baseline".into())
             .spawn(|| {
@@ -45,11 +48,48 @@ impl Factory {
             });
         Factory {
             cpus,
-            both_sides_here,
+            other_side,
             baseline: baseline.ok(),
             monitor: None,
             findings,
         }
+    }
+
+    /// Keeps this thread, which is the control plane's, away from CPUs on which workers spin.
+    /// True where there is no other CPU, so that the workers must let it run now and then.
+    fn keep_clear(
+        &self,
+        side: Side,
+        offer: &Offer,
+        allowed: &[u32],
+        own: &[u32],
+        findings: &mut Vec<Finding>,
+    ) -> bool {
+        let taken = |cpu: &u32| {
+            let other = self.other_side.as_deref().unwrap_or(&offer.avoid_cpus);
+            own.contains(cpu) || other.contains(cpu)
+        };
+        let both = [Side::Client, Side::Server];
+        let spinning = match self.other_side {
+            Some(_) => both.into_iter().any(|side| spins(side, offer)),
+            None => spins(side, offer),
+        };
+        let free: Vec<u32> = allowed.iter().copied().filter(|cpu| !taken(cpu)).collect();
+        let clear = if free.is_empty() || !spinning {
+            allowed
+        } else {
+            &free
+        };
+        if let Err(error) = affinity::restrict_thread(clear) {
+            log::debug!("the control thread cannot be moved: {error}");
+        }
+        let yields = spinning && free.is_empty();
+        if yields {
+            let text = "workers spin on every CPU that there is: they yield to the control \
+                        thread, which disturbs them; leave it a CPU with --cpus";
+            findings.push(Finding::new(Severity::Warning, "spin-shares-cpu", text));
+        }
+        yields
     }
 
     fn monitor(&mut self) -> Option<CpuMonitor> {
@@ -68,9 +108,8 @@ impl CrewFactory for Factory {
             Side::Server => case.server_workers,
         };
         let workers = workers.clamp(1, case.flows.max(1));
-        descriptors(offer, workers, self.both_sides_here)?;
-        crate::uring::available()
-            .map_err(|e| Refusal::new(5, "io-uring-unavailable", on(side, &e.to_string())))?;
+        descriptors(side, offer, workers, self.other_side.is_some())?;
+        let chosen = engine::choose(side, case)?;
         let wanted = if offer.cpus.is_empty() {
             &self.cpus
         } else {
@@ -81,7 +120,10 @@ impl CrewFactory for Factory {
             .map_err(|e| Refusal::new(e.exit_code(), e.code(), on(side, &e.to_string())))?;
         let mut findings = self.findings.clone();
         findings.extend(placed.findings);
-        let handles = start(side, offer, workers, &placed.cpus)?;
+        findings.extend(chosen.finding);
+        let yields = self.keep_clear(side, offer, &cpus.allowed, &placed.cpus, &mut findings);
+        let how = (chosen.kind, yields);
+        let handles = start(side, offer, workers, &placed.cpus, how)?;
         let mut monitor = self.monitor();
         if let Some(monitor) = &mut monitor {
             monitor.set_spinning(spins(side, offer));
@@ -89,8 +131,8 @@ impl CrewFactory for Factory {
         Ok(Box::new(DataCrew::new(
             side,
             offer,
-            handles,
-            placed.cpus,
+            (handles, placed.cpus),
+            chosen.reason,
             monitor,
             findings,
         )))
@@ -106,7 +148,7 @@ fn spins(side: Side, offer: &Offer) -> bool {
     wait == crate::plan::Wait::Spin
 }
 
-fn on(side: Side, text: &str) -> String {
+pub(super) fn on(side: Side, text: &str) -> String {
     match side {
         Side::Client => format!("on the client: {text}"),
         Side::Server => format!("on the server: {text}"),
@@ -118,6 +160,7 @@ fn start(
     offer: &Offer,
     workers: u32,
     cpus: &[u32],
+    (engine, yields): (EngineKind, bool),
 ) -> Result<Vec<WorkerHandle>, Refusal> {
     let worker = |index: u32| {
         spawn(WorkerPlan {
@@ -125,6 +168,8 @@ fn start(
             workers,
             cpu: cpus.get(index as usize).copied(),
             client: side == Side::Client,
+            engine,
+            yields,
             case: offer.case.clone(),
             session: offer.cookie as u32,
         })
@@ -139,7 +184,7 @@ fn start(
 }
 
 /// Refuses before any traffic what would run out of descriptors in the middle.
-fn descriptors(offer: &Offer, workers: u32, both_sides: bool) -> Result<(), Refusal> {
+fn descriptors(side: Side, offer: &Offer, workers: u32, both_sides: bool) -> Result<(), Refusal> {
     let case = &offer.case;
     let sides = if both_sides { 2 } else { 1 };
     let flows = u64::from(case.total_flows()) * sides;
@@ -161,5 +206,5 @@ fn descriptors(offer: &Offer, workers: u32, both_sides: bool) -> Result<(), Refu
          `ulimit -n {need}` or LimitNOFILE=",
         case.name
     );
-    Err(Refusal::new(5, "descriptor-limit", text))
+    Err(Refusal::new(5, "descriptor-limit", on(side, &text)))
 }

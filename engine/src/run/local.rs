@@ -8,10 +8,10 @@ use std::time::Duration;
 use crate::control::runtime::{Choice, block_on};
 use crate::control::server::{Limits, ServeConfig, serve};
 use crate::control::stop::{self, StopHandle};
-use crate::record::Finding;
+use crate::host::placement::Apart;
 
 use super::factory::Factory;
-use super::{VERSION, boot_id, host_facts};
+use super::{VERSION, boot_id, path_facts};
 
 /// How long the listener may take to stand.
 const STANDING: Duration = Duration::from_secs(5);
@@ -25,19 +25,19 @@ pub(super) struct LocalServer {
 
 impl LocalServer {
     /// Starts it; returns once it accepts connections.
-    pub(super) fn start(cpus: Vec<u32>, findings: Vec<Finding>) -> Result<LocalServer, String> {
+    pub(super) fn start(apart: Apart) -> Result<LocalServer, String> {
         let (handle, stop) = stop::channel();
         let (says, hears) = mpsc::channel();
         let thread = std::thread::Builder::new()
             .name("server".into())
             .spawn(move || {
-                let mut factory = Factory::new(cpus, true, findings);
+                let mut factory = Factory::new(apart.server, Some(apart.client), apart.findings);
                 let failed = says.clone();
                 let served = block_on(Choice::Auto, |_| async move {
                     let ready = move |address| {
                         let _ = says.send(Ok(address));
                     };
-                    serve(config(), &mut factory, host_facts(None), stop.wait(), ready).await
+                    serve(config(), &mut factory, &path_facts, stop.wait(), ready).await
                 });
                 if let Err(text) = served
                     .map_err(|e| e.to_string())

@@ -5,7 +5,7 @@
 //! | `conductor` | the client's session: every case, every sample, one result |
 //! | `local` | the server in this process, for a run without a host |
 //! | `serving` | `ringperf serve` |
-//! | `factory`, `crew`, `collect`, `options` | the workers behind the control room's traits |
+//! | `factory`, `engine`, `crew`, `collect`, `options` | the workers behind the control room's traits |
 //! | `side`, `assemble` | what the workers counted, then what both sides counted |
 //! | `output` | the result to the user, to files, to the exit code |
 //! | `interrupt` | signals |
@@ -15,6 +15,7 @@ pub mod assemble;
 mod collect;
 mod conductor;
 mod crew;
+mod engine;
 mod factory;
 mod interrupt;
 mod local;
@@ -44,4 +45,9 @@ fn host_facts(path_interface: Option<&str>) -> crate::record::HostFacts {
     };
     facts.ringperf = VERSION.to_string();
     facts
+}
+
+/// This host's facts on the path that ends at an address of its own.
+fn path_facts(own: std::net::SocketAddr) -> crate::record::HostFacts {
+    host_facts(crate::host::path::interface_to(own).as_deref())
 }

@@ -60,7 +60,7 @@ fn stream(fd: BorrowedFd<'_>, case: &Case) -> Result<(), Refusal> {
 fn datagrams(fd: BorrowedFd<'_>, case: &Case) -> Result<(), Refusal> {
     let options = &case.options;
     let streams = case.groups.iter().any(|g| g.traffic == Traffic::Stream);
-    let fragmentation = match case.size_from_path_mtu {
+    let fragmentation = match case.size_from_path_mtu && !options.fragment {
         true => Fragmentation::Never,
         false => Fragmentation::Allowed,
     };

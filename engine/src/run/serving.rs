@@ -11,13 +11,13 @@ use crate::units::Cidr;
 
 use super::factory::Factory;
 use super::interrupt::Interrupts;
-use super::{VERSION, boot_id, host_facts};
+use super::{VERSION, boot_id, path_facts};
 
 /// Serves until a signal comes, or one session where asked. Returns the exit code.
 pub fn serve(options: ServeOptions) -> u8 {
     let (handle, stop) = stop::channel();
     let interrupts = Interrupts::watch(handle);
-    let mut factory = Factory::new(options.cpus.clone(), false, Vec::new());
+    let mut factory = Factory::new(options.cpus.clone(), None, Vec::new());
     let config = config(&options);
     let served = block_on(Choice::Auto, |runtime| async move {
         if let Runtime::Tokio { reason } = &runtime {
@@ -27,7 +27,7 @@ pub fn serve(options: ServeOptions) -> u8 {
             log::info!("listening on {address}");
             announce(address);
         };
-        serve_sessions(config, &mut factory, host_facts(None), stop.wait(), ready).await
+        serve_sessions(config, &mut factory, &path_facts, stop.wait(), ready).await
     });
     match served {
         Ok(Ok(outcome)) => exit_code(&outcome, &interrupts),

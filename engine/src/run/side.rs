@@ -13,16 +13,13 @@ use crate::worker::{FlowOutcome, Role, WorkerOutcome};
 
 use super::collect::{GroupHistograms, text};
 
-/// All flows are reported up to so many; beyond, the slowest and fastest only.
-const ALL_FLOWS: usize = 1000;
-/// Slowest and fastest flows that are reported beyond [`ALL_FLOWS`].
-const EXTREME_FLOWS: usize = 20;
-
 /// Everything that is known when a sample ends on one side.
 pub(super) struct Ending<'a> {
     pub(super) case: &'a Case,
     pub(super) start_ns: u64,
     pub(super) outcomes: Vec<WorkerOutcome>,
+    /// Why it is the engine that it is.
+    pub(super) engine_reason: String,
     pub(super) histograms: &'a [GroupHistograms],
     pub(super) cpu: Option<CpuReport>,
     pub(super) net: Option<NetCounters>,
@@ -57,37 +54,24 @@ pub(super) fn report(mut ending: Ending<'_>) -> SideReport {
 }
 
 /// The window's length by this side's clock: between its marks, or, where a count ends the
-/// sample, from the start to the last arrival or send.
+/// sample, from the start to the last that came or went.
 fn window_ns(ending: &Ending<'_>) -> u64 {
     let marks = ending.outcomes.iter().filter_map(|o| o.remains.marks);
-    if ending.case.duration_ns().is_some() {
-        return marks
-            .map(|m| m.t1_ns.saturating_sub(m.t0_ns))
-            .max()
-            .unwrap_or(0);
-    }
-    let receives = |o: &WorkerOutcome| {
-        o.flows
-            .iter()
-            .any(|f| !matches!(f.role, Role::StreamSend | Role::DatagramSend))
-    };
-    let arrivals = ending
-        .outcomes
-        .iter()
-        .filter(|o| receives(o))
-        .map(|o| o.arrivals_ns);
-    let (first, last) = arrivals
+    let between = marks
+        .map(|m| m.t1_ns.saturating_sub(m.t0_ns))
+        .max()
+        .unwrap_or(0);
+    let traffic = ending.outcomes.iter().map(|o| o.traffic_ns);
+    let (first, last) = traffic
         .filter(|(first, _)| *first > 0)
         .fold((u64::MAX, 0), |(a, b), (first, last)| {
             (a.min(first), b.max(last))
         });
-    if last > 0 {
-        return last.saturating_sub(first.min(ending.start_ns));
+    if ending.case.duration_ns().is_some() || last == 0 {
+        between
+    } else {
+        last.saturating_sub(first.min(ending.start_ns))
     }
-    marks
-        .map(|m| m.t1_ns.saturating_sub(m.t0_ns))
-        .max()
-        .unwrap_or(0)
 }
 
 fn of_group<'a>(ending: &'a Ending<'_>, g: usize) -> impl Iterator<Item = &'a FlowOutcome> {
@@ -135,7 +119,7 @@ fn group(ending: &Ending<'_>, g: usize, window_ns: u64) -> GroupReport {
             .case
             .options
             .verify
-            .then(|| ending.outcomes.iter().map(|o| o.corrupt_bytes).sum()),
+            .then(|| of_group(ending, g).map(|f| f.corrupt_bytes).sum()),
         offered_per_second: offered(ending.case).filter(|_| paced),
     }
 }
@@ -180,10 +164,18 @@ fn udp(ending: &Ending<'_>, g: usize) -> Option<UdpReport> {
         }
         jitters.extend(flow.jitter_ns);
     }
+    let options = &ending.case.options;
+    let alone = options.gso.is_none() && !options.gro;
     let jitter_ns =
-        (!jitters.is_empty()).then(|| jitters.iter().sum::<f64>() / jitters.len() as f64);
+        (alone && !jitters.is_empty()).then(|| jitters.iter().sum::<f64>() / jitters.len() as f64);
     let jitter_missing = match (&jitter_ns, &ending.case.load) {
         (Some(_), _) => None,
+        (None, _) if options.gso.is_some() => {
+            Some("datagrams of one send share their stamp (--gso)".to_string())
+        }
+        (None, _) if options.gro => {
+            Some("merged datagrams share their receive time (--gro)".to_string())
+        }
         (None, Load::Closed) => Some("the traffic is not paced".to_string()),
         (None, _) if !headers => Some("the datagrams have no room for a stamp".to_string()),
         (None, _) => Some("no kernel receive time".to_string()),
@@ -193,6 +185,7 @@ fn udp(ending: &Ending<'_>, g: usize) -> Option<UdpReport> {
         jitter_ns,
         jitter_missing,
         socket_drops: Some(drops),
+        arrived: headers.then(|| of_group(ending, g).map(|f| f.arrived).sum()),
         receive_buffer_bytes: buffer,
         segments_per_send: ending.case.options.gso,
         receive_operations: Some(ending.outcomes.iter().map(|o| o.receive_operations).sum()),
@@ -267,30 +260,27 @@ fn intervals(ending: &Ending<'_>, window_ns: u64) -> Vec<Interval> {
             transactions,
         }
     };
-    rows.into_iter().map(interval).collect()
+    // Where a count ends the sample, the stop comes a little after the last arrival.
+    let behind = |row: &((u64, u32), (Counters, u64))| {
+        let ((index, _), (counters, transactions)) = row;
+        index * step >= window_ns && *transactions == 0 && *counters == Counters::default()
+    };
+    rows.into_iter()
+        .filter(|row| !behind(row))
+        .map(interval)
+        .collect()
 }
 
 fn flows(ending: &Ending<'_>) -> Vec<FlowReport> {
+    // What accepts takes any connection of crr: it is no flow that the other side knows.
     let mut all: Vec<FlowReport> = ending
         .outcomes
         .iter()
-        .flat_map(|o| o.flows.iter().map(move |f| flow(o.worker, f)))
-        .filter(|f| !f.peer.is_empty())
+        .flat_map(|o| o.flows.iter().map(move |f| (o.worker, f)))
+        .filter(|(_, f)| f.role != Role::Accepted)
+        .map(|(worker, f)| flow(worker, f))
         .collect();
     all.sort_by_key(|f| (f.group, f.flow));
-    if all.len() <= ALL_FLOWS {
-        return all;
-    }
-    let done = |f: &FlowReport| {
-        f.window
-            .received_bytes
-            .max(f.window.sent_bytes)
-            .max(f.transactions)
-    };
-    all.sort_by_key(done);
-    let fastest = all.split_off(all.len() - EXTREME_FLOWS);
-    all.truncate(EXTREME_FLOWS);
-    all.extend(fastest);
     all
 }
 
@@ -334,7 +324,7 @@ fn engine(ending: &Ending<'_>) -> EngineReport {
     EngineReport {
         name: first.stats.name.to_string(),
         features: first.stats.features.clone(),
-        reason: "the only engine".to_string(),
+        reason: ending.engine_reason.clone(),
         depth: first.choices.depth,
         receive_low_water: first
             .choices
@@ -364,10 +354,18 @@ fn findings(ending: &mut Ending<'_>) -> Vec<Finding> {
     let ports: u64 = ending.outcomes.iter().map(|o| o.ports_exhausted).sum();
     if ports > 0 {
         let text = format!(
-            "{ports} connections of the {side} found no free source port: TIME_WAIT holds them \
-             (widen net.ipv4.ip_local_port_range, add addresses, or use --close rst)"
+            "{ports} connections of the {side} found no free source port: TIME_WAIT or another \
+             program holds them (widen net.ipv4.ip_local_port_range, add addresses, or use --close rst)"
         );
         findings.push(Finding::new(Severity::Warning, "ports-exhausted", text));
+    }
+    let unanswered: u64 = ending.outcomes.iter().map(|o| o.unanswered).sum();
+    if unanswered > 0 {
+        let text = format!(
+            "the {side} dropped {unanswered} requests, since more waited for their answers than \
+             the depth allows: the client gives them up faster than --think lets them be answered"
+        );
+        findings.push(Finding::new(Severity::Warning, "requests-dropped", text));
     }
     if let Some(net) = &ending.net {
         findings.extend(net_findings(ending, net, side));

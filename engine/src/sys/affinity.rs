@@ -2,7 +2,7 @@
 
 use std::io;
 
-use nix::sched::{CpuSet, sched_getaffinity, sched_getcpu};
+use nix::sched::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity};
 use nix::unistd::Pid;
 
 /// CPUs that the calling thread may use, ascending.
@@ -33,6 +33,18 @@ pub fn pin_thread(cpu: u32) -> io::Result<()> {
     Err(io::Error::from_raw_os_error(libc::EINVAL))
 }
 
+/// Lets the calling thread run on these CPUs only.
+///
+/// # Errors
+/// EINVAL where none of them is there and allowed to this process.
+pub fn restrict_thread(cpus: &[u32]) -> io::Result<()> {
+    let mut set = CpuSet::new();
+    for cpu in cpus {
+        set.set(*cpu as usize)?;
+    }
+    Ok(sched_setaffinity(Pid::from_raw(0), &set)?)
+}
+
 /// CPU that the calling thread runs on now.
 ///
 /// # Errors
@@ -44,6 +56,18 @@ pub fn current_cpu() -> io::Result<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_restricted_thread_keeps_to_its_cpus() {
+        let allowed = allowed_cpus().unwrap();
+        let last = *allowed.last().unwrap();
+        let kept = std::thread::spawn(move || {
+            restrict_thread(&[last]).unwrap();
+            allowed_cpus().unwrap()
+        });
+        assert_eq!(kept.join().unwrap(), [last]);
+        assert!(restrict_thread(&[]).is_err());
+    }
 
     #[test]
     fn a_pinned_thread_stays_where_it_was_put() {

@@ -12,7 +12,7 @@ use super::socket as options;
 
 /// What a stream socket is to have before it connects.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct StreamOptions {
+pub struct StreamOptions<'a> {
     /// TCP_NODELAY.
     pub nodelay: bool,
     /// TCP_MAXSEG, bytes.
@@ -20,13 +20,13 @@ pub struct StreamOptions {
     /// SO_SNDBUF and SO_RCVBUF, bytes.
     pub window: Option<u64>,
     /// TCP_CONGESTION.
-    pub congestion: Option<String>,
+    pub congestion: Option<&'a str>,
     /// Source address.
     pub bind: Option<IpAddr>,
     /// Source port; none is the kernel's choice.
     pub source_port: Option<u16>,
     /// SO_BINDTODEVICE.
-    pub device: Option<String>,
+    pub device: Option<&'a str>,
     /// Close with RST.
     pub reset_on_close: bool,
 }
@@ -36,7 +36,7 @@ pub struct StreamOptions {
 /// # Errors
 ///
 /// The first option that the kernel refuses, or EMFILE where descriptors ran out.
-pub fn stream_for(target: SocketAddr, wanted: &StreamOptions) -> io::Result<OwnedFd> {
+pub fn stream_for(target: SocketAddr, wanted: &StreamOptions<'_>) -> io::Result<OwnedFd> {
     let family = if target.is_ipv4() {
         AddressFamily::Inet
     } else {
@@ -52,11 +52,11 @@ pub fn stream_for(target: SocketAddr, wanted: &StreamOptions) -> io::Result<Owne
         options::set_send_buffer(fd.as_fd(), bytes)?;
         options::set_receive_buffer(fd.as_fd(), bytes)?;
     }
-    if let Some(name) = &wanted.congestion {
+    if let Some(name) = wanted.congestion {
         options::set_congestion(fd.as_fd(), name)?;
     }
-    if let Some(device) = &wanted.device {
-        setsockopt(&fd, sockopt::BindToDevice, &device.into())?;
+    if let Some(device) = wanted.device {
+        options::set_device(fd.as_fd(), device)?;
     }
     if wanted.reset_on_close {
         options::set_close_by_reset(fd.as_fd(), true)?;
@@ -65,7 +65,7 @@ pub fn stream_for(target: SocketAddr, wanted: &StreamOptions) -> io::Result<Owne
     Ok(fd)
 }
 
-fn source(fd: &OwnedFd, target: SocketAddr, wanted: &StreamOptions) -> io::Result<()> {
+fn source(fd: &OwnedFd, target: SocketAddr, wanted: &StreamOptions<'_>) -> io::Result<()> {
     let any = match target {
         SocketAddr::V4(_) => IpAddr::from(Ipv4Addr::UNSPECIFIED),
         SocketAddr::V6(_) => IpAddr::from(Ipv6Addr::UNSPECIFIED),

@@ -7,6 +7,7 @@ use crate::plan::{Case, Limit};
 pub struct Budget {
     bytes: u64,
     message: u64,
+    least: u64,
 }
 
 impl Budget {
@@ -21,12 +22,32 @@ impl Budget {
                 share(count, case.flows, flow).saturating_mul(message)
             }
         };
-        Budget { bytes, message }
+        Budget {
+            bytes,
+            message,
+            least: 0,
+        }
     }
 
-    /// Bytes of the next send of `coalesce` messages; 0 when nothing is left.
+    /// Lets no message be shorter than `least` bytes, as far as that is possible: the last but
+    /// one gives to the last.
+    pub fn at_least(self, least: u64) -> Budget {
+        Budget { least, ..self }
+    }
+
+    /// Bytes of the next send of `coalesce` messages; 0 when nothing is left. All messages but
+    /// the last of a send are whole.
     pub fn peek(&self, coalesce: u64) -> u64 {
-        self.bytes.min(self.message * coalesce)
+        let send = self.bytes.min(self.message.saturating_mul(coalesce));
+        let (whole, rest) = (self.bytes / self.message, self.bytes % self.message);
+        if self.bytes == u64::MAX || rest == 0 || rest >= self.least {
+            return send;
+        }
+        match whole {
+            0 => send,
+            1 => self.bytes.saturating_sub(self.least).max(1),
+            _ => (whole - 1).min(coalesce) * self.message,
+        }
     }
 
     /// Takes bytes that were handed to the engine.
@@ -50,10 +71,27 @@ pub fn share(total: u64, flows: u32, flow: u32) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::share;
+    use super::{Budget, share};
     use proptest::prelude::*;
 
     proptest! {
+        #[test]
+        fn no_message_is_too_short_where_that_can_be(bytes in 24u64..100_000,
+                                                     message in 47u64..3000,
+                                                     coalesce in 1u64..20) {
+            let mut budget = Budget { bytes, message, least: 24 };
+            let mut sum = 0;
+            while !budget.spent() {
+                let send = budget.peek(coalesce);
+                prop_assert!(send > 0 && send <= message * coalesce);
+                let last = (send - 1) % message + 1;
+                prop_assert!(last >= 24, "{last} of {send}");
+                budget.take(send);
+                sum += send;
+            }
+            prop_assert_eq!(sum, bytes);
+        }
+
         #[test]
         fn shares_add_up_and_differ_by_one_at_most(total: u32, flows in 1u32..2000) {
             let all: Vec<u64> = (0..flows).map(|f| share(u64::from(total), flows, f)).collect();

@@ -53,7 +53,10 @@ impl Tag {
         }
         let mut low = [0; 8];
         low[..self.bytes].copy_from_slice(datagram.get(..self.bytes)?);
-        Some(u64::from_le_bytes(low))
+        // Behind the tag there are zeros, but in a hello that comes again there are none.
+        let rest = &datagram[self.bytes..datagram.len().min(HEADER_BYTES)];
+        let ours = rest.iter().all(|byte| *byte == 0);
+        ours.then(|| u64::from_le_bytes(low))
     }
 }
 
@@ -79,6 +82,16 @@ mod tests {
         {
             assert_eq!(Tag::new(request, response).mask(), mask);
         }
+    }
+
+    #[test]
+    fn a_hello_is_no_small_request() {
+        let tag = Tag::new(96, 1);
+        let mut datagram = [0; 96];
+        tag.write(&mut datagram, 0x52);
+        assert_eq!(tag.read(&datagram, 1, 2), Some(0x52));
+        datagram[..4].copy_from_slice(b"RPUQ");
+        assert_eq!(tag.read(&datagram, 1, 2), None);
     }
 
     #[test]

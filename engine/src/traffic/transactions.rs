@@ -2,6 +2,9 @@
 //!
 //! Memory for `flows x depth` slots is taken once. A stream's answers come in order, so its
 //! slots are a queue; a datagram's answer names its request by a tag, so its slots are searched.
+//!
+//! A datagram request that was given up is remembered, so that its answer, should it still come,
+//! is known to be late and not a copy, and so that no newer request bears the same tag.
 
 /// One outstanding transaction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -28,23 +31,51 @@ pub struct Outstanding {
     slots: Vec<Slot>,
     heads: Vec<Head>,
     depth: usize,
+    /// The requests given up last, so many per flow; not busy where the answer came.
+    given_up: Vec<Slot>,
+    kept: usize,
+    /// The bits of a number that an answer carries.
+    mask: u64,
 }
+
+/// Fewest requests given up that are remembered per flow, where the tag has room for as many.
+const GIVEN_UP: usize = 256;
 
 #[derive(Clone, Copy, Default, Debug)]
 struct Head {
     first: u32,
     used: u32,
     next_sequence: u64,
+    /// Requests given up so far.
+    given_up: u64,
 }
 
 impl Outstanding {
     /// Room for `depth` transactions on each of `flows` flows.
     pub fn new(flows: usize, depth: u32) -> Outstanding {
+        Outstanding::keeping(flows, depth, 0, u64::MAX)
+    }
+
+    /// As [`Outstanding::new`], for datagrams whose answers carry the bits `mask` of the number
+    /// of their request. Of its values at least twice as many as `depth` are needed.
+    pub fn named(flows: usize, depth: u32, mask: u64) -> Outstanding {
+        // Every value that is neither outstanding nor kept for the next request.
+        let spare = usize::try_from(mask)
+            .unwrap_or(usize::MAX)
+            .saturating_sub(depth as usize);
+        let kept = GIVEN_UP.max(4 * depth as usize).min(spare);
+        Outstanding::keeping(flows, depth, kept, mask)
+    }
+
+    fn keeping(flows: usize, depth: u32, kept: usize, mask: u64) -> Outstanding {
         let depth = depth.max(1) as usize;
         Outstanding {
             slots: vec![FREE; flows * depth],
             heads: vec![Head::default(); flows],
             depth,
+            given_up: vec![FREE; flows * kept],
+            kept,
+            mask,
         }
     }
 
@@ -66,9 +97,9 @@ impl Outstanding {
     /// Begins a transaction on a flow that has room; returns its sequence number.
     pub fn begin(&mut self, flow: usize, start_ns: u64, sent_ns: u64) -> u64 {
         let depth = self.depth;
+        let sequence = self.next_number(flow);
         let head = &mut self.heads[flow];
-        let sequence = head.next_sequence;
-        head.next_sequence += 1;
+        head.next_sequence = sequence + 1;
         let own = &mut self.slots[flow * depth..(flow + 1) * depth];
         // The slot behind the queue's end is free unless an answer out of order freed another.
         let behind = (head.first + head.used) as usize % depth;
@@ -85,6 +116,26 @@ impl Outstanding {
         };
         head.used += 1;
         sequence
+    }
+
+    /// The next number whose tag no answer that may still come bears.
+    fn next_number(&self, flow: usize) -> u64 {
+        let next = self.heads[flow].next_sequence;
+        if self.mask == u64::MAX {
+            return next;
+        }
+        let borne = |tag: u64| {
+            let own = &self.slots[flow * self.depth..(flow + 1) * self.depth];
+            let filled = self.heads[flow].given_up.min(self.kept as u64) as usize;
+            let late = &self.given_up[flow * self.kept..][..filled];
+            own.iter()
+                .chain(late)
+                .any(|slot| slot.busy && slot.sequence & self.mask == tag)
+        };
+        // There are more tags than can be borne at once.
+        (next..)
+            .find(|sequence| !borne(sequence & self.mask))
+            .unwrap_or(next)
     }
 
     /// Ends the oldest transaction of a stream flow.
@@ -119,7 +170,25 @@ impl Outstanding {
         let slot = own.iter_mut().find(|s| s.busy && s.sent_ns < before_ns)?;
         let ended = *slot;
         slot.busy = false;
-        self.heads[flow].used -= 1;
+        let head = &mut self.heads[flow];
+        head.used -= 1;
+        if self.kept > 0 {
+            let oldest = (head.given_up % self.kept as u64) as usize;
+            head.given_up += 1;
+            self.given_up[flow * self.kept + oldest] = ended;
+        }
+        Some(ended)
+    }
+
+    /// The request given up on the flow whose number, cut to `mask`, is `tag`, where it is
+    /// remembered. Its answer has come: it is remembered no more.
+    pub fn take_given_up(&mut self, flow: usize, tag: u64, mask: u64) -> Option<Slot> {
+        let late = &mut self.given_up[flow * self.kept..(flow + 1) * self.kept];
+        let slot = late
+            .iter_mut()
+            .find(|s| s.busy && s.sequence & mask == tag)?;
+        let ended = *slot;
+        slot.busy = false;
         Some(ended)
     }
 
@@ -155,6 +224,11 @@ pub struct Assembly {
 }
 
 impl Assembly {
+    /// Bytes of the message that is not complete yet.
+    pub fn partial(&self) -> u64 {
+        self.partial
+    }
+
     /// Adds received bytes; returns how many messages of `size` bytes are now complete.
     pub fn take(&mut self, bytes: u64, size: u64) -> u64 {
         self.partial += bytes;
@@ -193,6 +267,40 @@ mod tests {
         out.begin(0, 200, 200);
         assert_eq!(out.end_tagged(0, 0, 0xff), None);
         assert_eq!(out.end_tagged(0, 1, 0xff).unwrap().start_ns, 200);
+    }
+
+    #[test]
+    fn an_answer_given_up_is_late_once_and_then_a_copy() {
+        let mut out = Outstanding::named(2, 1, u64::MAX);
+        let first = out.begin(1, 10, 10);
+        assert_eq!(out.take_given_up(1, first, u64::MAX), None);
+        assert!(out.end_expired(1, 100).is_some());
+        assert_eq!(out.take_given_up(0, first, u64::MAX), None);
+        assert_eq!(out.take_given_up(1, first, u64::MAX).unwrap().start_ns, 10);
+        assert_eq!(out.take_given_up(1, first, u64::MAX), None);
+    }
+
+    #[test]
+    fn no_request_bears_the_tag_of_one_that_was_given_up() {
+        let depth = 4;
+        let mut out = Outstanding::named(1, depth, 0xff);
+        for _ in 0..200 {
+            out.begin(0, 0, 0);
+            assert!(out.end_expired(0, 1).is_some());
+        }
+        // 56 tags are left, and go round.
+        for _ in 0..1000 {
+            let sequence = out.begin(0, 5, 5);
+            assert!(sequence & 0xff >= 200, "tag {}", sequence & 0xff);
+            assert!(out.end_tagged(0, sequence & 0xff, 0xff).is_some());
+        }
+        // Where every tag was given up once, the one given up first goes first.
+        for _ in 0..10_000 {
+            let sequence = out.begin(0, 6, 6);
+            let given_up = out.take_given_up(0, sequence & 0xff, 0xff);
+            assert_eq!(given_up, None, "an answer could be taken for another's");
+            assert!(out.end_expired(0, 7).is_some());
+        }
     }
 
     proptest! {

@@ -58,6 +58,19 @@ impl RingError {
         5
     }
 
+    /// The cause in a few words, with the errno where there is one.
+    pub fn brief(&self) -> String {
+        match self {
+            RingError::Refused { errno, cause } => {
+                format!("{} ({})", cause.brief(), errno_name(*errno))
+            }
+            RingError::TooOld { .. } => "too old a kernel".to_string(),
+            RingError::Memory { .. } => "not enough memory".to_string(),
+            RingError::Descriptors => "no file descriptor is left".to_string(),
+            RingError::System { call, source } => format!("{call} failed: {source}"),
+        }
+    }
+
     /// Names an error of `io_uring_setup`.
     pub(super) fn of_setup(error: io::Error) -> RingError {
         match error.raw_os_error() {
@@ -149,6 +162,15 @@ const SECCOMP_REMEDY: &str = "Remedy in Kubernetes: seccompProfile Localhost wit
     docker or podman: --security-opt seccomp=PROFILE or seccomp=unconfined";
 
 impl Refusal {
+    fn brief(self) -> &'static str {
+        match self {
+            Refusal::SysctlOff | Refusal::SysctlPrivileged => "kernel.io_uring_disabled",
+            Refusal::SeccompDocker | Refusal::SeccompPodman => "seccomp",
+            Refusal::NotInKernel => "not in this kernel",
+            Refusal::Unknown => "by an unknown cause",
+        }
+    }
+
     fn find(errno: i32) -> Refusal {
         let sysctl = std::fs::read_to_string("/proc/sys/kernel/io_uring_disabled").ok();
         let status = std::fs::read_to_string("/proc/thread-self/status").ok();

@@ -6,6 +6,7 @@ use crate::backend::{Backend, Event, SendFrom};
 use crate::traffic::udp::HEADER_BYTES;
 
 use super::cycle::{BufferUse, Echo, Stage, Worker};
+use super::datagram::wrong_in_datagram;
 use super::flow::Role;
 
 impl<B: Backend> Worker<B> {
@@ -21,6 +22,7 @@ impl<B: Backend> Worker<B> {
         let complete = if datagrams {
             u64::from(self.is_request(f, &event))
         } else {
+            self.check_messages(f, &event, self.case.request_bytes);
             self.flows[f].assembly.take(bytes, self.case.request_bytes)
         };
         let counted = if datagrams && complete == 0 { 0 } else { bytes };
@@ -38,13 +40,17 @@ impl<B: Backend> Worker<B> {
         }
     }
 
-    fn is_request(&self, f: usize, event: &Event) -> bool {
+    fn is_request(&mut self, f: usize, event: &Event) -> bool {
         let data = self.backend.data(event);
-        data.len() as u64 == self.case.request_bytes
+        let ours = data.len() as u64 == self.case.request_bytes
             && self
                 .tag()
                 .read(data, self.session, self.flows[f].number)
-                .is_some()
+                .is_some();
+        if ours && self.case.options.verify {
+            self.flows[f].corrupt_bytes += wrong_in_datagram(data);
+        }
+        ours
     }
 
     fn requests_ended(&mut self, f: usize, event: Event) {
@@ -76,6 +82,8 @@ impl<B: Backend> Worker<B> {
             return self.thinking.push(Reverse(item));
         }
         let Some(index) = self.free_echoes.pop() else {
+            // More requests than the other side may have outstanding: it gave up on some.
+            self.tally.unanswered += 1;
             return;
         };
         let data = self.backend.data(event);
@@ -134,6 +142,7 @@ impl<B: Backend> Worker<B> {
     }
 
     fn count_answer(&mut self, f: usize, bytes: u64) {
+        self.tally.last_sent_ns = self.now;
         let flow = &mut self.flows[f];
         flow.lifetime.sent_bytes += bytes;
         flow.lifetime.sent_messages += 1;

@@ -6,6 +6,7 @@ use crate::traffic::transactions::Slot as Transaction;
 use crate::traffic::udp::{Header, Phase};
 
 use super::cycle::{BufferUse, Stage, Worker};
+use super::datagram::wrong_in_datagram;
 use super::flow::Role;
 
 impl<B: Backend> Worker<B> {
@@ -18,9 +19,12 @@ impl<B: Backend> Worker<B> {
             let may = !flow.ended
                 && self.outstanding.has_room(f)
                 && !flow.budget.spent()
-                && flow.is_due(paced);
-            if !may || (flow.role == Role::DatagramAsk && self.free.is_empty()) {
+                && (!paced || flow.is_due(1));
+            if !may {
                 return;
+            }
+            if flow.role == Role::DatagramAsk && self.free.is_empty() {
+                return self.wait_for_buffer(f);
             }
             let start = self.intended(f);
             self.flows[f].budget.take(1);
@@ -100,8 +104,8 @@ impl<B: Backend> Worker<B> {
 
     /// A datagram request left. One that the kernel refused is lost and will time out.
     pub(super) fn request_sent(&mut self, f: usize, event: Event) {
-        self.free.push(event.token);
         self.flows[f].in_flight -= 1;
+        self.free_buffer(event.token);
         self.issue(f);
     }
 
@@ -132,10 +136,9 @@ impl<B: Backend> Worker<B> {
         if datagrams {
             self.datagram_answer(f, &event);
         } else {
-            let complete = {
-                let size = self.case.response_bytes;
-                self.flows[f].assembly.take(event.result as u64, size)
-            };
+            let size = self.case.response_bytes;
+            self.check_messages(f, &event, size);
+            let complete = self.flows[f].assembly.take(event.result as u64, size);
             for _ in 0..complete {
                 if let Some(transaction) = self.outstanding.end_oldest(f) {
                     self.transaction_done(f, transaction);
@@ -177,21 +180,32 @@ impl<B: Backend> Worker<B> {
     fn datagram_answer(&mut self, f: usize, event: &Event) {
         let tag = self.tag();
         let data = self.backend.data(event);
-        let wanted = tag.read(data, self.session, self.flows[f].number);
-        let ended = wanted.and_then(|t| self.outstanding.end_tagged(f, t, tag.mask()));
-        match ended {
+        let named = tag.read(data, self.session, self.flows[f].number);
+        let Some(named) = named.filter(|_| data.len() as u64 == self.case.response_bytes) else {
+            return;
+        };
+        if self.case.options.verify {
+            self.flows[f].corrupt_bytes += wrong_in_datagram(data);
+        }
+        match self.outstanding.end_tagged(f, named, tag.mask()) {
             Some(transaction) if self.expired(&transaction) => {
                 self.transaction_failed(f, transaction);
-                let group = self.flows[f].group;
-                self.totals[group].late(self.recorder.in_window(transaction.start_ns));
+                self.answered_late(f, transaction);
             }
             Some(transaction) => self.transaction_done(f, transaction),
-            None if wanted.is_some() => {
-                let group = self.flows[f].group;
-                self.totals[group].late(!self.clock.crossed_t1);
+            // What was given up before is late; what was answered before is a copy.
+            None => {
+                if let Some(given_up) = self.outstanding.take_given_up(f, named, tag.mask()) {
+                    self.answered_late(f, given_up);
+                }
             }
-            None => {}
         }
+    }
+
+    fn answered_late(&mut self, f: usize, transaction: Transaction) {
+        let group = self.flows[f].group;
+        let inside = self.recorder.in_window(transaction.start_ns);
+        self.totals[group].late(inside);
     }
 
     fn expired(&self, transaction: &Transaction) -> bool {
@@ -222,6 +236,7 @@ impl<B: Backend> Worker<B> {
 
     /// Counts a transaction that will have no answer.
     pub(super) fn transaction_failed(&mut self, f: usize, transaction: Transaction) {
+        self.tally.last_failure_ns = self.now;
         let group = self.flows[f].group;
         self.totals[group].lifetime.failed += 1;
         if self.recorder.in_window(transaction.start_ns) {

@@ -31,6 +31,9 @@ pub(super) const ADAPT_NS: u64 = 100_000_000;
 /// What waking a sleeping thread costs at worst: gaps shorter than this are worth spinning over.
 const WAKE_NS: u64 = 50_000;
 
+/// Rounds of a spinning loop between two yields: some tens of microseconds.
+const ROUNDS_TO_YIELD: u64 = 64;
+
 /// Where a worker is in its sample.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Stage {
@@ -66,6 +69,7 @@ pub(super) struct Worker<B> {
     pub(super) case: Case,
     pub(super) choices: Choices,
     pub(super) session: u32,
+    pub(super) yields: bool,
     pub(super) flows: Vec<Flow>,
     pub(super) by_slot: Vec<u32>,
     pub(super) recorder: Recorder,
@@ -80,6 +84,8 @@ pub(super) struct Worker<B> {
     pub(super) waiting_echoes: std::collections::VecDeque<u32>,
     pub(super) free_echoes: Vec<u32>,
     pub(super) free: Vec<u32>,
+    /// Flows that wait for a private buffer, in the order of their asking.
+    pub(super) hungry: std::collections::VecDeque<u32>,
     pub(super) uses: Vec<BufferUse>,
     pub(super) next_sender: usize,
     pub(super) listener: Option<(crate::backend::Slot, std::net::IpAddr)>,
@@ -99,15 +105,37 @@ pub(super) struct Worker<B> {
 /// Counts of the worker as a whole.
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct Tally {
-    pub(super) corrupt_bytes: u64,
     pub(super) ports_exhausted: u64,
     pub(super) receive_operations: u64,
+    /// Requests that could not be answered since too many waited for their answers.
+    pub(super) unanswered: u64,
     /// First and last arrival; 0 where there was none.
     pub(super) first_arrival_ns: u64,
     pub(super) last_arrival_ns: u64,
+    /// When the last send was counted; 0 where none was.
+    pub(super) last_sent_ns: u64,
+    /// When the last transaction was given up; 0 where none was.
+    pub(super) last_failure_ns: u64,
+    /// Since when nothing arrived: the last arrival, or the begin of the drain.
+    pub(super) silent_since_ns: u64,
     /// Time in waits that never sleep, and in those that may.
     pub(super) spun_ns: u64,
     pub(super) slept_ns: u64,
+    /// Rounds of the loop that did not sleep, where the CPU is shared.
+    pub(super) rounds: u64,
+}
+
+impl Tally {
+    /// When the first bytes came, and when the last came or went. The end of a transaction that
+    /// was given up is one as well: it took its time like any other.
+    pub(super) fn traffic_ns(&self) -> (u64, u64) {
+        let last = self.last_arrival_ns.max(self.last_failure_ns);
+        let last = last.max(self.last_sent_ns);
+        match self.first_arrival_ns {
+            0 => (last, last),
+            first => (first, last),
+        }
+    }
 }
 
 /// Which marks are behind, and what is due next.
@@ -117,6 +145,7 @@ pub(super) struct Clock {
     pub(super) crossed_t1: bool,
     pub(super) next_adapt_ns: u64,
     pub(super) next_expiry_ns: u64,
+    pub(super) accept_ns: u64,
     pub(super) last_event_ns: u64,
     pub(super) event_gap_ns: u64,
 }
@@ -128,6 +157,7 @@ impl Default for Clock {
             crossed_t1: false,
             next_adapt_ns: u64::MAX,
             next_expiry_ns: u64::MAX,
+            accept_ns: u64::MAX,
             last_event_ns: 0,
             event_gap_ns: 0,
         }
@@ -147,13 +177,26 @@ impl<B: Backend> Worker<B> {
             self.now = monotonic_ns();
             let waited = self.now - before;
             match wait {
-                WaitFor::Nothing => self.tally.spun_ns += waited,
+                WaitFor::Nothing => {
+                    self.tally.spun_ns += waited;
+                    self.let_others_run();
+                }
                 WaitFor::Event { .. } => self.tally.slept_ns += waited,
             }
             self.cross_marks();
             self.take_events();
         }
         Ok(())
+    }
+
+    /// On a CPU that the control thread has to share, gives way once in many rounds.
+    fn let_others_run(&mut self) {
+        if self.yields {
+            self.tally.rounds += 1;
+            if self.tally.rounds.is_multiple_of(ROUNDS_TO_YIELD) {
+                std::thread::yield_now();
+            }
+        }
     }
 
     fn take_events(&mut self) {
@@ -200,12 +243,22 @@ impl<B: Backend> Worker<B> {
         }
     }
 
-    /// A receive on a flow that only sends: the other side's end, or an error.
+    /// A receive on a flow that only sends: the other side's end, or an error. What arrives on a
+    /// flow of datagrams is a repeated hello or an ICMP error, which ends nothing.
     fn ignored(&mut self, f: usize, event: Event) {
         self.backend.recycle(&event);
+        if self.flows[f].role == Role::DatagramSend {
+            if let (false, Some(slot)) = (event.armed, self.flows[f].slot)
+                && event.result != -libc::ECANCELED
+            {
+                self.backend.receive(slot);
+            }
+            return;
+        }
         if event.result == 0 && self.flows[f].shut {
             // The receiver has read everything and ends its direction in turn.
             self.flows[f].ended = true;
+            self.check_limit();
         } else if event.result <= 0 {
             self.broken(
                 f,
@@ -254,26 +307,26 @@ impl<B: Backend> Worker<B> {
     }
 
     fn on_time(&mut self) {
-        match self.stage {
-            Stage::Armed => {
-                if self.signals.stopping() > 0 {
-                    self.stage = Stage::Done;
-                } else if let Some(start) = self.signals.started() {
-                    self.begin(start);
-                }
+        if self.stage == Stage::Armed {
+            // A stop may come so soon after the start that this thread sees both at once; what
+            // was sent to it meanwhile is still to be received.
+            if let Some(start) = self.signals.started() {
+                self.begin(start);
+            } else if self.signals.stopping() > 0 {
+                self.stage = Stage::Done;
             }
-            Stage::Running => {
-                if self.signals.stopping() > 0 {
-                    self.begin_drain();
-                } else {
-                    self.issue_due();
-                    self.adapt_low_water();
-                }
+        }
+        if self.stage == Stage::Running {
+            if self.signals.stopping() > 0 {
+                self.begin_drain();
+            } else {
+                self.issue_due();
+                self.adapt_low_water();
             }
-            Stage::Draining(_) | Stage::Done => {}
         }
         self.think_over();
         self.expire();
+        self.accept_again();
         if let Stage::Draining(until) = self.stage {
             self.check_drained(until);
         }
@@ -288,19 +341,48 @@ impl<B: Backend> Worker<B> {
             // Everything counts, also what came before this side heard of the start.
             self.clock.crossed_t0 = true;
             self.mark_flows(|flow| flow.at_t0 = Some(Default::default()));
-            self.check_limit();
         }
         if let Some(schedule) = &mut self.schedule {
             schedule.start(start_ns);
         }
         self.clock.next_adapt_ns = start_ns + ADAPT_NS;
         self.cross_marks();
+        self.end_empty_streams();
         if self.schedule.is_none() {
             for f in 0..self.flows.len() {
                 self.issue(f);
             }
         }
         self.issue_due();
+    }
+
+    /// Ends the streams whose share of the limit is nothing: fewer bytes than flows.
+    fn end_empty_streams(&mut self) {
+        if self.case.duration_ns().is_some() {
+            return;
+        }
+        for f in 0..self.flows.len() {
+            if self.flows[f].role == Role::StreamSend && self.flows[f].budget.spent() {
+                self.shut(f);
+            }
+        }
+        self.check_limit();
+    }
+
+    /// Lets the flow have the next private buffer that gets free, after those that wait already.
+    pub(super) fn wait_for_buffer(&mut self, f: usize) {
+        if !std::mem::replace(&mut self.flows[f].hungry, true) {
+            self.hungry.push_back(f as u32);
+        }
+    }
+
+    /// Takes a private buffer back, for the flow that waits the longest.
+    pub(super) fn free_buffer(&mut self, index: u32) {
+        self.free.push(index);
+        if let Some(f) = self.hungry.pop_front() {
+            self.flows[f as usize].hungry = false;
+            self.issue(f as usize);
+        }
     }
 
     /// Issues what the schedule says is due by now.
@@ -359,7 +441,7 @@ impl<B: Backend> Worker<B> {
             Proto::Udp => DATAGRAM_DRAIN_NS,
         };
         self.stage = Stage::Draining(self.now + bound);
-        self.tally.last_arrival_ns = self.now;
+        self.tally.silent_since_ns = self.now;
         for f in 0..self.flows.len() {
             match self.flows[f].role {
                 Role::StreamSend => self.stream_end(f),
@@ -383,7 +465,7 @@ impl<B: Backend> Worker<B> {
             Role::StreamSend | Role::StreamReceive | Role::Answer => flow.ended,
             Role::DatagramSend => flow.in_flight == 0,
             Role::DatagramReceive | Role::DatagramAnswer => {
-                self.now >= self.tally.last_arrival_ns + DATAGRAM_SILENCE_NS
+                self.now >= self.tally.silent_since_ns + DATAGRAM_SILENCE_NS
             }
             Role::Ask | Role::DatagramAsk => self.outstanding.used(f) == 0,
             Role::Connect => flow.slot.is_none() || self.outstanding.used(f) == 0,
@@ -413,6 +495,7 @@ impl<B: Backend> Worker<B> {
 
     fn next_deadline(&self) -> u64 {
         let mut until = self.recorder.next_tick_ns().min(self.clock.next_expiry_ns);
+        until = until.min(self.clock.accept_ns);
         if let Some(marks) = self.marks {
             until = until.min(if self.clock.crossed_t0 {
                 u64::MAX
@@ -440,7 +523,7 @@ impl<B: Backend> Worker<B> {
             Stage::Draining(end) => {
                 until = until.min(end);
                 if self.case.proto == Proto::Udp {
-                    until = until.min(self.tally.last_arrival_ns + DATAGRAM_SILENCE_NS);
+                    until = until.min(self.tally.silent_since_ns + DATAGRAM_SILENCE_NS);
                 }
             }
             Stage::Armed | Stage::Done => {}
@@ -451,7 +534,7 @@ impl<B: Backend> Worker<B> {
     /// The flow can go no further. Said once per worker, unless the sample is ending anyway.
     pub(super) fn broken(&mut self, f: usize, result: i32, what: &str) {
         self.flows[f].ended = true;
-        if self.failed || self.stage != Stage::Running {
+        if self.failed || self.stage != Stage::Running || self.signals.stopping() > 0 {
             return;
         }
         self.failed = true;
@@ -474,7 +557,8 @@ impl<B: Backend> Worker<B> {
             .iter()
             .enumerate()
             .all(|(f, flow)| match flow.role {
-                Role::StreamSend | Role::StreamReceive => flow.ended || flow.shut,
+                // A sender's ends once the receiver has read everything and ended its own.
+                Role::StreamSend | Role::StreamReceive => flow.ended,
                 Role::DatagramSend => flow.budget.spent() && flow.in_flight == 0,
                 Role::Ask | Role::DatagramAsk | Role::Connect => {
                     flow.budget.spent() && self.outstanding.used(f) == 0

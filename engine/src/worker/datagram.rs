@@ -1,10 +1,12 @@
 //! UDP streams: datagrams that name their flow, phase and sequence number.
 
-use crate::backend::{Backend, Control, Event, SendFrom};
+use crate::backend::{Backend, Control, Event, SendFrom, Slot};
 use crate::plan::Limit;
+use crate::sys::socket;
 use crate::traffic::udp::{Arrival, HEADER_BYTES, Header, Phase};
 
 use super::cycle::{BufferUse, Stage, Worker};
+use super::policy::{self, wrong_bytes};
 
 impl<B: Backend> Worker<B> {
     /// Sends from flow `f` first, then, where nothing is scheduled, from the others in turn, so
@@ -34,19 +36,18 @@ impl<B: Backend> Worker<B> {
         let per_send = u64::from(self.choices.per_send);
         let flow = &self.flows[f];
         let Some(slot) = flow.slot else { return false };
-        let enough = !paced || flow.due >= flow.issued + per_send;
-        if flow.in_flight >= self.choices.depth || !enough {
-            return false;
-        }
         let bytes = flow.budget.peek(per_send);
-        if bytes == 0 {
+        let messages = bytes.div_ceil(self.case.request_bytes.max(1));
+        let ready = bytes > 0 && (!paced || flow.is_due(messages));
+        if flow.in_flight >= self.choices.depth || !ready || !self.has_room(f, slot) {
             return false;
         }
         let Some(index) = self.free.pop() else {
+            if paced {
+                self.wait_for_buffer(f);
+            }
             return false;
         };
-        let size = self.case.request_bytes.max(1);
-        let messages = bytes.div_ceil(size);
         for _ in 0..if paced { messages } else { 0 } {
             self.intended(f);
         }
@@ -54,6 +55,7 @@ impl<B: Backend> Worker<B> {
         let flow = &mut self.flows[f];
         flow.budget.take(bytes);
         flow.in_flight += 1;
+        flow.room -= 1;
         self.uses[index as usize] = BufferUse {
             phase: phase as u8,
             messages: messages as u32,
@@ -69,6 +71,24 @@ impl<B: Backend> Worker<B> {
             len: bytes as u32,
         };
         self.backend.send(slot, index, from);
+        true
+    }
+
+    /// Whether the kernel is sure to take another datagram at once, or nothing is in flight. Of
+    /// several sends that wait for room in the socket's buffer the kernel wakes any first: the
+    /// receiver would see an order that the path did not make.
+    fn has_room(&mut self, f: usize, slot: Slot) -> bool {
+        if self.flows[f].room > 0 {
+            return true;
+        }
+        if self.flows[f].in_flight > 0 {
+            return false;
+        }
+        let memory = socket::memory_info(self.backend.socket(slot)).unwrap_or_default();
+        let each = policy::footprint(self.case.request_bytes * u64::from(self.choices.per_send));
+        let free = u64::from(memory.send_buffer.saturating_sub(memory.send_queued));
+        // The kernel begins a send where any room is left, so that one always goes or waits.
+        self.flows[f].room = u32::try_from(free / each).unwrap_or(u32::MAX).max(1);
         true
     }
 
@@ -110,19 +130,20 @@ impl<B: Backend> Worker<B> {
         let index = event.token;
         let used = self.uses[index as usize];
         let draining = self.stage != Stage::Running;
+        let over = self.stage == Stage::Done || self.signals.stopping() > 1;
         let again = matches!(
             -event.result,
             libc::ENOBUFS | libc::EAGAIN | libc::ECONNREFUSED | libc::EINTR
         );
-        if let (true, false, Some(slot)) = (again, draining, self.flows[f].slot) {
+        if let (true, false, Some(slot)) = (again, over, self.flows[f].slot) {
             let from = SendFrom::Buffer {
                 index,
                 len: used.bytes,
             };
             return self.backend.send(slot, index, from);
         }
-        self.free.push(index);
         self.flows[f].in_flight -= 1;
+        self.free_buffer(index);
         // A packet filter's refusal (EPERM) is a datagram that was sent and lost on this host.
         if event.result > 0 || event.result == -libc::EPERM {
             self.count_datagrams(f, used);
@@ -137,6 +158,7 @@ impl<B: Backend> Worker<B> {
 
     fn count_datagrams(&mut self, f: usize, used: BufferUse) {
         let (bytes, messages) = (u64::from(used.bytes), u64::from(used.messages));
+        self.tally.last_sent_ns = self.now;
         let flow = &mut self.flows[f];
         flow.lifetime.sent_bytes += bytes;
         flow.lifetime.sent_messages += messages;
@@ -169,41 +191,57 @@ impl<B: Backend> Worker<B> {
         }
         self.tally.receive_operations += 1;
         let control = self.backend.control(&event);
-        if self.choices.headers {
-            self.take_headers(f, &event, control);
+        let ours = if self.choices.headers {
+            self.take_headers(f, &event, control)
         } else {
-            let bytes = event.result as u64;
-            let messages = merged(bytes, control.segment_bytes);
-            let flow = &mut self.flows[f];
-            flow.lifetime.received_bytes += bytes;
-            flow.lifetime.received_messages += messages;
-            let group = flow.group;
-            self.recorder.received(group, self.now, bytes, messages);
+            self.take_counts(f, &event, control)
+        };
+        if ours {
+            self.saw_arrival();
         }
-        self.saw_arrival();
         self.backend.recycle(&event);
         if let (false, Some(slot)) = (event.armed, self.flows[f].slot) {
             self.backend.receive(slot);
         }
     }
 
-    fn take_headers(&mut self, f: usize, event: &Event, control: Control) {
+    /// Counts datagrams that are too small for a header; false where none is ours. A repeated
+    /// hello is longer than any of them.
+    fn take_counts(&mut self, f: usize, event: &Event, control: Control) -> bool {
+        let most = self.case.request_bytes as usize;
+        let datagrams = datagrams(self.backend.data(event), control);
+        let (mut bytes, mut messages) = (0, 0);
+        for datagram in datagrams.filter(|datagram| datagram.len() <= most) {
+            bytes += datagram.len() as u64;
+            messages += 1;
+        }
+        let flow = &mut self.flows[f];
+        flow.lifetime.received_bytes += bytes;
+        flow.lifetime.received_messages += messages;
+        self.recorder
+            .received(flow.group, self.now, bytes, messages);
+        messages > 0
+    }
+
+    /// Takes datagrams by what their headers say; false where none is ours.
+    fn take_headers(&mut self, f: usize, event: &Event, control: Control) -> bool {
         let data = self.backend.data(event);
-        let size = match control.segment_bytes {
-            0 => data.len().max(1),
-            segment => segment as usize,
-        };
         let flow = &mut self.flows[f];
         let Some(tracker) = &mut self.trackers[f] else {
-            return;
+            return false;
         };
+        let before = flow.arrived;
         let (mut life, mut window) = ((0, 0), (0, 0));
-        for datagram in data.chunks(size) {
+        for datagram in datagrams(data, control) {
             let Some(header) = Header::decode(datagram) else {
                 continue;
             };
             if header.session != self.session || header.flow != flow.number {
                 continue;
+            }
+            flow.arrived += 1;
+            if self.case.options.verify {
+                flow.corrupt_bytes += wrong_in_datagram(datagram);
             }
             let arrival = tracker.arrived(header.phase, header.sequence);
             if let (Some(at), true) = (control.received_realtime_ns, header.phase == Phase::Window)
@@ -226,13 +264,21 @@ impl<B: Backend> Worker<B> {
             self.recorder
                 .received_in_window(flow.group, self.now, window.0, window.1);
         }
+        flow.arrived > before
     }
 }
 
-/// Datagrams in one receive operation.
-fn merged(bytes: u64, segment: u32) -> u64 {
-    match segment {
-        0 => 1,
-        segment => bytes.div_ceil(u64::from(segment)),
-    }
+/// Bytes behind a datagram's header that differ from the pattern.
+pub(super) fn wrong_in_datagram(datagram: &[u8]) -> u64 {
+    let payload = datagram.get(HEADER_BYTES..).unwrap_or_default();
+    wrong_bytes(payload, HEADER_BYTES as u64..)
+}
+
+/// The datagrams of one receive operation.
+fn datagrams(data: &[u8], control: Control) -> impl Iterator<Item = &[u8]> {
+    let size = match control.segment_bytes {
+        0 => data.len().max(1),
+        segment => segment as usize,
+    };
+    data.chunks(size)
 }

@@ -1,5 +1,7 @@
 //! One flow of a worker: its state and its counts.
 
+use std::net::SocketAddr;
+
 use crate::backend::Slot;
 use crate::plan::{Direction, GroupPlan, Proto, Traffic};
 use crate::record::Counters;
@@ -68,6 +70,8 @@ impl Role {
 pub struct Flow {
     /// Where its socket is; none while it has none (crr between connections).
     pub slot: Option<Slot>,
+    /// This side's and the other side's address, asked for while it is connected.
+    pub addresses: Option<(SocketAddr, SocketAddr)>,
     /// What it does.
     pub role: Role,
     /// Group of traffic.
@@ -86,6 +90,8 @@ pub struct Flow {
     pub at_t1: Option<Counters>,
     /// Sends in flight.
     pub in_flight: u32,
+    /// Datagrams for which the socket's buffer is known to have room.
+    pub room: u32,
     /// What is left of a limit.
     pub budget: Budget,
     /// Open loop: messages that are due since the beginning.
@@ -96,6 +102,8 @@ pub struct Flow {
     pub assembly: Assembly,
     /// Transactions done in the window.
     pub window_done: u64,
+    /// Datagrams that arrived, copies and late ones included.
+    pub arrived: u64,
     /// Datagrams sent per phase.
     pub phase_sent: [u64; 3],
     /// Next sequence number per phase.
@@ -104,8 +112,14 @@ pub struct Flow {
     pub ended: bool,
     /// The write side has been shut down.
     pub shut: bool,
+    /// Waits for a private buffer.
+    pub hungry: bool,
+    /// The last connection failed (crr).
+    pub failed: bool,
     /// Position in the stream, for verification: sent or received bytes.
     pub position: u64,
+    /// Bytes that verification found wrong.
+    pub corrupt_bytes: u64,
     /// Received bytes at the last adaptation of the low-water mark.
     pub adapted_at_bytes: u64,
     /// Low-water mark in force.
@@ -121,6 +135,7 @@ impl Flow {
     pub fn new(role: Role, group: usize, number: u32, budget: Budget) -> Flow {
         Flow {
             slot: None,
+            addresses: None,
             role,
             group,
             number,
@@ -130,16 +145,21 @@ impl Flow {
             at_t0: None,
             at_t1: None,
             in_flight: 0,
+            room: 0,
             budget,
             due: 0,
             issued: 0,
             assembly: Assembly::default(),
             window_done: 0,
+            arrived: 0,
             phase_sent: [0; 3],
             phase_next: [0; 3],
             ended: false,
             shut: false,
+            hungry: false,
+            failed: false,
             position: 0,
+            corrupt_bytes: 0,
             adapted_at_bytes: 0,
             low_water: 1,
             low_water_max: 1,
@@ -150,18 +170,13 @@ impl Flow {
     /// Counts of the window: between the marks where they were taken, or as kept apart.
     pub fn window_counts(&self) -> Counters {
         match (self.at_t0, self.at_t1) {
-            (Some(a), Some(b)) => Counters {
-                sent_bytes: b.sent_bytes - a.sent_bytes,
-                sent_messages: b.sent_messages - a.sent_messages,
-                received_bytes: b.received_bytes - a.received_bytes,
-                received_messages: b.received_messages - a.received_messages,
-            },
+            (Some(a), Some(b)) => b.since(&a),
             _ => self.window,
         }
     }
 
-    /// Whether another message may be issued now, as far as the schedule goes.
-    pub fn is_due(&self, paced: bool) -> bool {
-        !paced || self.due > self.issued
+    /// Whether so many messages may be issued now, as far as the schedule goes.
+    pub fn is_due(&self, messages: u64) -> bool {
+        self.due >= self.issued + messages
     }
 }

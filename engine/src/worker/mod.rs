@@ -30,4 +30,4 @@ pub use flow::Role;
 pub use outcome::{FlowOutcome, GroupOutcome, WorkerOutcome};
 pub use policy::Choices;
 pub use signals::Signals;
-pub use thread::{Adopted, Command, Failure, Note, WorkerHandle, WorkerPlan, spawn};
+pub use thread::{Adopted, Command, EngineKind, Failure, Note, WorkerHandle, WorkerPlan, spawn};

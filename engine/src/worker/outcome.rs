@@ -8,7 +8,7 @@ use crate::measure::recorder::Remains;
 use crate::measure::tcp::TcpSample;
 use crate::plan::Proto;
 use crate::record::{Counters, Transactions};
-use crate::sys::{address, queue, rusage, socket, tcp_info};
+use crate::sys::{queue, rusage, socket, tcp_info};
 use crate::traffic::udp::Account;
 
 use super::cycle::Worker;
@@ -57,10 +57,14 @@ pub struct FlowOutcome {
     pub queued_bytes: u64,
     /// The stream's end was seen.
     pub ended: bool,
+    /// Datagrams that arrived, copies and late ones included.
+    pub arrived: u64,
     /// Datagrams sent per phase.
     pub phase_sent: [u64; 3],
     /// The receiver's sequence account.
     pub account: Option<Account>,
+    /// Bytes that `verify` found wrong.
+    pub corrupt_bytes: u64,
     /// Interarrival jitter, nanoseconds.
     pub jitter_ns: Option<f64>,
     /// Datagrams that the socket dropped, and its receive buffer, bytes.
@@ -99,14 +103,15 @@ pub struct WorkerOutcome {
     pub stats: EngineStats,
     /// User and system time between start and stop, seconds.
     pub cpu_time: (f64, f64),
-    /// Bytes that `verify` found wrong.
-    pub corrupt_bytes: u64,
     /// Connections that found no free port.
     pub ports_exhausted: u64,
     /// UDP receive operations.
     pub receive_operations: u64,
-    /// First and last arrival, nanoseconds; 0 where there was none.
-    pub arrivals_ns: (u64, u64),
+    /// Datagram requests that were dropped since too many waited for their answers.
+    pub unanswered: u64,
+    /// First arrival, and last arrival, send or request given up, nanoseconds; 0 where there was
+    /// none.
+    pub traffic_ns: (u64, u64),
     /// Time spent spinning and sleeping, nanoseconds.
     pub waited_ns: (u64, u64),
     /// What the engine failed of, where it failed.
@@ -146,10 +151,10 @@ impl<B: Backend> Worker<B> {
                 seconds(after.user_us, before.user_us),
                 seconds(after.system_us, before.system_us),
             ),
-            corrupt_bytes: self.tally.corrupt_bytes,
             ports_exhausted: self.tally.ports_exhausted,
             receive_operations: self.tally.receive_operations,
-            arrivals_ns: (self.tally.first_arrival_ns, self.tally.last_arrival_ns),
+            unanswered: self.tally.unanswered,
+            traffic_ns: self.tally.traffic_ns(),
             waited_ns: (self.tally.spun_ns, self.tally.slept_ns),
             remains: self.recorder.finish(),
             error,
@@ -208,23 +213,32 @@ impl<B: Backend> Worker<B> {
 
     fn flow_outcome(&self, f: usize) -> FlowOutcome {
         let flow = &self.flows[f];
-        let socket = flow.slot.map(|slot| self.backend.socket(slot));
+        // A connection that is being closed has no socket any more.
+        let closing = matches!(flow.role, Role::Connect | Role::Accepted) && flow.shut;
+        let slot = flow.slot.filter(|_| !closing);
+        let socket = slot.map(|slot| self.backend.socket(slot));
         let fd = socket.as_ref().map(AsFd::as_fd);
         let tcp = self.case.proto == Proto::Tcp;
         FlowOutcome {
             role: flow.role,
             group: flow.group as u32,
             flow: flow.number,
-            local: fd.and_then(|fd| address::local(fd).ok()),
-            peer: fd.and_then(|fd| address::peer(fd).ok()),
+            local: flow.addresses.map(|(local, _)| local),
+            // The connections of crr come and go; only their target stays.
+            peer: match flow.role {
+                Role::Connect => self.target,
+                _ => flow.addresses.map(|(_, peer)| peer),
+            },
             window: flow.window_counts(),
             lifetime: flow.lifetime,
             transactions: flow.window_done,
             tcp: fd.filter(|_| tcp).and_then(tcp_sample),
             queued_bytes: fd.map_or(0, |fd| queued(flow, fd)),
             ended: flow.ended,
+            arrived: flow.arrived,
             phase_sent: flow.phase_sent,
             account: self.trackers[f].as_ref().map(|tracker| tracker.account()),
+            corrupt_bytes: flow.corrupt_bytes,
             jitter_ns: self.jitters[f].value_ns(),
             socket_memory: fd
                 .filter(|_| !tcp)

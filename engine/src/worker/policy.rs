@@ -103,16 +103,23 @@ impl Choices {
         }
     }
 
+    /// Most sockets that a worker with so many flows has at once. Those of crr linger while
+    /// they close.
+    pub fn sockets(&self, case: &Case, flows: u32) -> u32 {
+        match traffic(case) {
+            Traffic::Crr => flows * 8 + 1024,
+            Traffic::Stream | Traffic::Rr => flows + 4,
+        }
+    }
+
     /// The engine's set-up for these choices.
     pub fn setup(&self, case: &Case, flows: u32) -> Setup {
-        let operations = flows * (self.depth + 2) + self.buffers + 16;
+        // As many as may be in flight at once; the plan bounds their number.
+        let sends = u64::from(flows) * (u64::from(self.depth) + 2);
+        let operations = sends + u64::from(self.buffers) + 16;
         Setup {
-            sockets: if traffic(case) == Traffic::Crr {
-                flows * 8 + 1024
-            } else {
-                flows + 4
-            },
-            operations: operations.min(32 * 1024),
+            sockets: self.sockets(case, flows),
+            operations: u32::try_from(operations).unwrap_or(u32::MAX),
             payload: payload(case, self.per_send),
             send_buffers: self.buffers,
             send_buffer_len: self.buffer_len,
@@ -242,6 +249,18 @@ fn payload(case: &Case, per_send: u32) -> Vec<u8> {
         return vec![0; largest as usize];
     }
     (0..largest + PATTERN_PERIOD).map(pattern).collect()
+}
+
+/// Most memory that the kernel takes from the socket's buffer for a send of so many bytes: their
+/// buffer is rounded up to a power of two, and each packet has its descriptor.
+pub fn footprint(bytes: u64) -> u64 {
+    bytes * 5 / 2 + 2048
+}
+
+/// Bytes that differ from the pattern that begins at the offset.
+pub fn wrong_bytes(data: &[u8], from: std::ops::RangeFrom<u64>) -> u64 {
+    let wrong = |(byte, at): &(&u8, u64)| **byte != pattern(*at);
+    data.iter().zip(from).filter(wrong).count() as u64
 }
 
 /// The byte at an offset of a verified stream.

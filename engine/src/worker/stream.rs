@@ -6,7 +6,7 @@ use crate::backend::{Backend, Event, SendFrom};
 use crate::sys::{address, socket};
 
 use super::cycle::{ADAPT_NS, Stage, Worker};
-use super::policy::{PATTERN_PERIOD, pattern};
+use super::policy::{PATTERN_PERIOD, wrong_bytes};
 
 /// Bounds of the receive low-water mark: about a millisecond's worth of the rate, bytes.
 const LOW_WATER_MIN: u64 = 64 * 1024;
@@ -19,14 +19,18 @@ impl<B: Backend> Worker<B> {
         loop {
             let flow = &self.flows[f];
             let Some(slot) = flow.slot else { return };
-            if flow.ended || flow.in_flight >= self.choices.depth || !flow.is_due(paced) {
+            if flow.ended || flow.in_flight >= self.choices.depth {
                 return;
             }
             let bytes = flow.budget.peek(u64::from(self.choices.per_send));
-            if bytes == 0 {
+            // Messages are paced, not operations: one that carries several waits for the last.
+            let messages = bytes.div_ceil(self.case.request_bytes.max(1));
+            if bytes == 0 || paced && !flow.is_due(messages) {
                 return;
             }
-            self.intended(f);
+            for _ in 0..if paced { messages } else { 0 } {
+                self.intended(f);
+            }
             let flow = &mut self.flows[f];
             flow.budget.take(bytes);
             flow.in_flight += 1;
@@ -73,6 +77,7 @@ impl<B: Backend> Worker<B> {
         } else {
             bytes / message
         };
+        self.tally.last_sent_ns = self.now;
         let flow = &mut self.flows[f];
         flow.lifetime.sent_bytes += bytes;
         flow.lifetime.sent_messages += messages;
@@ -117,7 +122,10 @@ impl<B: Backend> Worker<B> {
         }
         let bytes = event.result as u64;
         if self.case.options.verify {
-            self.check_pattern(f, &event);
+            let data = self.backend.data(&event);
+            let flow = &mut self.flows[f];
+            flow.corrupt_bytes += wrong_bytes(data, flow.position..);
+            flow.position += bytes;
         }
         self.backend.recycle(&event);
         let flow = &mut self.flows[f];
@@ -130,20 +138,26 @@ impl<B: Backend> Worker<B> {
         }
     }
 
-    fn check_pattern(&mut self, f: usize, event: &Event) {
-        let start = self.flows[f].position;
+    /// Checks what arrived of requests or responses of `size` bytes, which each begin anew.
+    pub(super) fn check_messages(&mut self, f: usize, event: &Event, size: u64) {
+        if !self.case.options.verify {
+            return;
+        }
         let data = self.backend.data(event);
-        let wrong = data
-            .iter()
-            .zip(start..)
-            .filter(|(byte, at)| **byte != pattern(*at))
-            .count();
-        self.flows[f].position += data.len() as u64;
-        self.tally.corrupt_bytes += wrong as u64;
+        let flow = &mut self.flows[f];
+        let mut at = flow.assembly.partial();
+        let mut rest = data;
+        while !rest.is_empty() {
+            let len = rest.len().min((size - at) as usize);
+            let (part, behind) = rest.split_at(len);
+            flow.corrupt_bytes += wrong_bytes(part, at..);
+            (rest, at) = (behind, 0);
+        }
     }
 
     pub(super) fn saw_arrival(&mut self) {
         self.tally.last_arrival_ns = self.now;
+        self.tally.silent_since_ns = self.now;
         if self.tally.first_arrival_ns == 0 {
             self.tally.first_arrival_ns = self.now;
         }

@@ -2,7 +2,7 @@
 
 use std::collections::{BinaryHeap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
@@ -10,9 +10,11 @@ use std::thread::JoinHandle;
 use crate::backend::Backend;
 use crate::measure::recorder::{BatchReader, Recorder, RecorderPlan};
 use crate::plan::{Case, Limit, Load, Proto, Traffic};
-use crate::sys::{affinity, rusage};
+use crate::sockets::Sockets;
+use crate::sys::{address, affinity, rusage};
 use crate::traffic::budget::Budget;
 use crate::traffic::schedule::Schedule;
+use crate::traffic::tag::Tag;
 use crate::traffic::transactions::Outstanding;
 use crate::traffic::udp::{HEADER_BYTES, Jitter, Tracker};
 use crate::uring::Ring;
@@ -20,8 +22,17 @@ use crate::uring::Ring;
 use super::cycle::{BufferUse, Clock, Echo, Stage, Tally, Worker};
 use super::flow::{Flow, Role};
 use super::outcome::{TransactionTotals, WorkerOutcome};
-use super::policy::Choices;
+use super::policy::{Choices, pattern};
 use super::signals::Signals;
+
+/// What drives a worker's sockets.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum EngineKind {
+    /// One io_uring.
+    IoUring,
+    /// Plain system calls and epoll.
+    Sockets,
+}
 
 /// What a worker has to know when it is made.
 #[derive(Clone, Debug)]
@@ -34,6 +45,10 @@ pub struct WorkerPlan {
     pub cpu: Option<u32>,
     /// This side is the client.
     pub client: bool,
+    /// A worker that spins lets other threads of its CPU run now and then.
+    pub yields: bool,
+    /// The engine.
+    pub engine: EngineKind,
     /// The case.
     pub case: Case,
     /// What UDP headers carry.
@@ -191,30 +206,65 @@ fn live(
     }
     let flows = flows_of(plan, &belongings);
     let roles: Vec<Role> = flows.iter().map(|f| f.role).collect();
-    let choices = Choices::of(&plan.case, plan.client, &roles);
-    let ring = match Ring::new(&choices.setup(&plan.case, flows.len() as u32)) {
-        Ok(ring) => ring,
-        Err(error) => {
-            let note = Note::Refused(5, "io-uring-unavailable".into(), error.to_string());
-            let _ = says.send(note);
-            return None;
-        }
+    let mut choices = Choices::of(&plan.case, plan.client, &roles);
+    if plan.engine == EngineKind::Sockets {
+        // Plain calls cannot wait for a batch.
+        choices.min_wait_us = None;
+    }
+    let setup = choices.setup(&plan.case, flows.len() as u32);
+    let refused = |code: &str, text: String| {
+        let _ = says.send(Note::Refused(5, code.into(), text));
     };
-    let mut worker = assemble(plan, recorder, signals, says, ring, choices, flows);
+    match plan.engine {
+        EngineKind::IoUring => match Ring::new(&setup) {
+            Ok(ring) => {
+                let worker = assemble(plan, recorder, signals, says, ring, choices, flows);
+                work(plan, worker, belongings, woken)
+            }
+            Err(error) => {
+                refused("io-uring-unavailable", error.to_string());
+                None
+            }
+        },
+        EngineKind::Sockets => match Sockets::new(&setup) {
+            Ok(sockets) => {
+                let worker = assemble(plan, recorder, signals, says, sockets, choices, flows);
+                work(plan, worker, belongings, woken)
+            }
+            Err(error) => {
+                refused(
+                    "epoll-unavailable",
+                    format!("epoll cannot be used: {error}"),
+                );
+                None
+            }
+        },
+    }
+}
+
+/// A worker's sample, from its set-up to its end.
+fn work<B: Backend>(
+    plan: &WorkerPlan,
+    mut worker: Worker<B>,
+    belongings: Belongings,
+    woken: OwnedFd,
+) -> Option<WorkerOutcome> {
     if let Err(error) = worker.settle(belongings, woken) {
         let text = format!(
             "worker {}: sockets could not be set up: {error}",
             plan.index
         );
-        let _ = says.send(Note::Refused(5, "worker-set-up".into(), text));
+        let _ = worker
+            .notes
+            .send(Note::Refused(5, "worker-set-up".into(), text));
         return None;
     }
-    let _ = says.send(Note::Armed);
+    let _ = worker.notes.send(Note::Armed);
     let before = rusage::thread_usage().unwrap_or_default();
-    let error = worker
-        .run()
-        .err()
-        .map(|e| format!("the {} engine failed: {e}", "io_uring"));
+    let error = worker.run().err().map(|error| {
+        let name = worker.backend.stats().name;
+        format!("the {name} engine failed: {error}")
+    });
     Some(worker.outcome(plan.index, before, error))
 }
 
@@ -256,7 +306,9 @@ fn flows_of(plan: &WorkerPlan, belongings: &Belongings) -> Vec<Flow> {
 /// What of the limit is a flow's: bytes for streams, transactions for those that ask.
 fn budget(case: &Case, role: Role, flow: u32) -> Budget {
     if !role.asks() {
-        return Budget::of_flow(case, flow);
+        let header = role == Role::DatagramSend && case.request_bytes >= HEADER_BYTES as u64;
+        let least = if header { HEADER_BYTES as u64 } else { 0 };
+        return Budget::of_flow(case, flow).at_least(least);
     }
     let each = (case.request_bytes + case.response_bytes).max(1);
     let limit = match case.limit {
@@ -302,9 +354,9 @@ fn assemble<B: Backend>(
     };
     let accepting = flows.iter().any(|f| f.role == Role::Accepted);
     let buffers = choices.buffers;
-    let sockets = choices.setup(&case, flows.len() as u32).sockets as usize;
+    let sockets = choices.sockets(&case, flows.len() as u32) as usize;
     Worker {
-        outstanding: Outstanding::new(flows.len(), depth),
+        outstanding: outstanding(&case, flows.len(), depth),
         trackers: flows
             .iter()
             .map(|f| tracked(f).then(Tracker::new))
@@ -324,6 +376,7 @@ fn assemble<B: Backend>(
         waiting_echoes: VecDeque::with_capacity(echoes),
         free_echoes: (0..echoes as u32).collect(),
         free: (0..buffers).rev().collect(),
+        hungry: VecDeque::with_capacity(flows.len()),
         uses: vec![BufferUse::default(); buffers as usize],
         next_sender: 0,
         listener: None,
@@ -341,6 +394,7 @@ fn assemble<B: Backend>(
         clock: Clock::default(),
         failed: false,
         session: plan.session,
+        yields: plan.yields,
         notes: says.clone(),
         backend,
         case,
@@ -350,6 +404,18 @@ fn assemble<B: Backend>(
         schedule,
         own,
         signals,
+    }
+}
+
+/// A datagram's answer names its request by as much of its number as fits.
+fn outstanding(case: &Case, flows: usize, depth: u32) -> Outstanding {
+    let traffic = case.groups.first().map_or(Traffic::Stream, |g| g.traffic);
+    match (case.proto, traffic) {
+        (Proto::Udp, Traffic::Rr) => {
+            let tag = Tag::new(case.request_bytes, case.response_bytes);
+            Outstanding::named(flows, depth, tag.mask())
+        }
+        _ => Outstanding::new(flows, depth),
     }
 }
 
@@ -367,17 +433,39 @@ fn schedule(case: &Case, flows: &[Flow], own: &[u32]) -> Option<Schedule> {
 }
 
 impl<B: Backend> Worker<B> {
+    /// Puts the pattern into the private buffers, anew for each datagram of a send. Headers are
+    /// written over it.
+    fn fill_buffers(&mut self) {
+        let size = match self.choices.per_send {
+            1 => usize::MAX,
+            _ => self.case.request_bytes.max(1) as usize,
+        };
+        for index in 0..self.choices.buffers {
+            for datagram in self.backend.send_buffer(index).chunks_mut(size) {
+                datagram
+                    .iter_mut()
+                    .zip(0..)
+                    .for_each(|(byte, at)| *byte = pattern(at));
+            }
+        }
+    }
+
     /// Gives the sockets to the engine and arms every receive.
     fn settle(&mut self, belongings: Belongings, woken: OwnedFd) -> std::io::Result<()> {
         for (f, adopted) in belongings.flows.into_iter().enumerate() {
             if f >= self.flows.len() {
                 break;
             }
+            let fd = adopted.socket.as_fd();
+            self.flows[f].addresses = address::local(fd).ok().zip(address::peer(fd).ok());
             let slot = self.backend.add(adopted.socket)?;
             self.flows[f].slot = Some(slot);
             self.by_slot[slot as usize] = f as u32;
         }
         self.backend.add_waker(woken)?;
+        if self.case.options.verify {
+            self.fill_buffers();
+        }
         self.target = belongings.target;
         if let Some((socket, peer)) = belongings.listener {
             let slot = self.backend.add_listener(socket)?;

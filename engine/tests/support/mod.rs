@@ -9,3 +9,6 @@ pub mod alloc;
 pub mod netns;
 pub mod process;
 pub mod relay;
+pub mod seccomp;
+pub mod session;
+pub mod sound;

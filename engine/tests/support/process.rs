@@ -56,7 +56,6 @@ impl Text {
 }
 
 /// How a process ended and what it wrote.
-#[derive(Debug)]
 pub struct Ended {
     /// Its status.
     pub status: ExitStatus,
@@ -66,6 +65,14 @@ pub struct Ended {
     pub stderr: String,
     /// How long it ran.
     pub took: Duration,
+}
+
+impl std::fmt::Debug for Ended {
+    /// What it said went wrong comes first; a document may be long.
+    fn fmt(&self, to: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        writeln!(to, "{} after {:?}; stderr:", self.status, self.took)?;
+        writeln!(to, "{}\nstdout:\n{}", self.stderr, self.stdout)
+    }
 }
 
 /// A process that is killed on drop, also by a panic.

@@ -19,7 +19,7 @@ use crate::control::hello::canonical;
 use crate::control::link::Link;
 use crate::control::session::ClientSession;
 use crate::control::wire::{Message, PROTOCOL};
-use crate::plan::Family;
+use crate::plan::{Family, HostPort};
 use crate::record::HostFacts;
 
 /// Time for the name and the connection.
@@ -55,7 +55,7 @@ pub(super) async fn establish(config: ConnectConfig) -> Result<Client, ControlEr
 async fn attempt(config: &ConnectConfig) -> Result<Client, ControlError> {
     let start = Instant::now();
     let unreachable = |cause: String| ControlError::Unreachable {
-        server: format!("{}:{}", config.host, config.port),
+        server: typed(config),
         cause,
     };
     let resolving = timeout_at(start + CONNECT, resolve(config.host.clone(), config.port));
@@ -160,11 +160,16 @@ async fn connect_any(
             )),
         }
     }
-    let server = format!("{}:{}", config.host, config.port);
     Err(ControlError::Unreachable {
-        server,
+        server: typed(config),
         cause: causes.join("; "),
     })
+}
+
+/// The server as typed, with its port.
+fn typed(config: &ConnectConfig) -> String {
+    let (host, port) = (config.host.clone(), config.port);
+    HostPort { host, port }.to_string()
 }
 
 fn explain(error: &std::io::Error) -> String {
@@ -248,7 +253,10 @@ fn assemble(
         local,
         peer,
         addresses,
-        data_port: welcome.data_port,
+        data_port: match welcome.data_port {
+            0 => peer.port(),
+            own => own,
+        },
         server_version: welcome.version,
         server_facts: welcome.host,
         fixed_ports: HashMap::new(),

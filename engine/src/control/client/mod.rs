@@ -94,6 +94,8 @@ pub struct SampleOutcome {
     pub path_translated: Option<String>,
     /// The user stopped it.
     pub interrupted: bool,
+    /// Its traffic began.
+    pub started: bool,
 }
 
 /// A session with a server.

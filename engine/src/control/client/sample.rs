@@ -164,7 +164,10 @@ impl Drive<'_> {
                 let refusal = self.arm().err()?;
                 return Some(ClientInput::Crew(CrewNews::Failed(refusal)));
             }
-            ClientAction::Start => self.crew.as_mut()?.start(),
+            ClientAction::Start => {
+                self.outcome.started = true;
+                self.crew.as_mut()?.start();
+            }
             ClientAction::Stop => self.crew.as_mut()?.stop(),
             ClientAction::Finish => {
                 self.opener = None;

@@ -36,13 +36,14 @@ const REPEAT: Duration = Duration::from_millis(200);
 const FAREWELL: Duration = Duration::from_millis(1500);
 
 /// Serves until `stop`, or one session where the configuration says so. `ready` hears the address
-/// of the control listener once it accepts.
+/// of the control listener once it accepts; `facts` are this host's, as it is on the path that
+/// ends at an address of its own.
 ///
 /// Fails where the ports cannot be had. What goes wrong within a session is in the outcome.
 pub async fn serve(
     config: ServeConfig,
     factory: &mut dyn CrewFactory,
-    facts: HostFacts,
+    facts: &dyn Fn(SocketAddr) -> HostFacts,
     stop: impl Future<Output = ()>,
     ready: impl FnOnce(SocketAddr),
 ) -> Result<ServeOutcome, ControlError> {
@@ -68,7 +69,7 @@ pub async fn serve(
 
 struct Server<'a> {
     shared: Shared<'a>,
-    facts: HostFacts,
+    facts: &'a dyn Fn(SocketAddr) -> HostFacts,
     data_port: u16,
     udp: Vec<Option<Rc<UdpSocket>>>,
     events: mpsc::Sender<Event>,
@@ -89,7 +90,7 @@ impl<'a> Server<'a> {
     fn new(
         config: ServeConfig,
         factory: &'a mut dyn CrewFactory,
-        facts: HostFacts,
+        facts: &'a dyn Fn(SocketAddr) -> HostFacts,
         ports: Ports,
         events: mpsc::Sender<Event>,
     ) -> Server<'a> {
@@ -191,6 +192,7 @@ impl<'a> Server<'a> {
         let Ok(peer) = stream.peer_addr().map(canonical) else {
             return;
         };
+        let facts = stream.local_addr().map(canonical).map(self.facts);
         let id = self.next_id;
         self.next_id += 1;
         let wrap = move |event| Event::Link { session: id, event };
@@ -204,8 +206,8 @@ impl<'a> Server<'a> {
         link.send(Message::Welcome {
             protocol: PROTOCOL,
             version: config.version.clone(),
-            data_port: self.data_port,
-            host: Box::new(self.facts.clone()),
+            data_port: config.data_ports.map_or(0, |_| self.data_port),
+            host: Box::new(facts.unwrap_or_default()),
         });
         let max = config.limits.max_duration.map(|max| max.as_nanos() as u64);
         let machine = ServerSession::new(self.shared.now(), hello.peer_timeout_ns, max);

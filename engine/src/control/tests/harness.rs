@@ -53,8 +53,9 @@ pub(super) fn server(config: ServeConfig, script: Script, choice: Choice) -> Ser
         };
         block_on(choice, |_| async move {
             let ready = |address| sender.send(address).unwrap();
+            let facts = |_| facts.clone();
             tokio::select! {
-                outcome = serve(config, &mut factory, facts, stopped.wait(), ready) => {
+                outcome = serve(config, &mut factory, &facts, stopped.wait(), ready) => {
                     Some(outcome.unwrap())
                 }
                 () = killed.wait() => None,

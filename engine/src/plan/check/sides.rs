@@ -2,7 +2,7 @@
 
 use super::Errors;
 use crate::plan::matrix::Matrix;
-use crate::plan::{CloseKind, Family, SourcePorts, Spec, Test};
+use crate::plan::{Family, SourcePorts, Spec, Test};
 use crate::units::{CpuList, PortRange, print_duration};
 
 pub(super) fn check(spec: &Spec, matrix: &Matrix<'_>, errors: &mut Errors) {
@@ -75,6 +75,10 @@ fn overridden(spec: &Spec, errors: &mut Errors) {
         (
             "wait",
             [spec.wait, spec.client_wait, spec.server_wait].map(|wait| wait.is_some()),
+        ),
+        (
+            "engine",
+            [spec.engine, spec.client_engine, spec.server_engine].map(|engine| engine.is_some()),
         ),
         (
             "busy-poll",
@@ -157,11 +161,12 @@ fn source_ports(spec: &Spec, matrix: &Matrix<'_>, errors: &mut Errors) {
         return;
     };
     let flag = format!("--source-ports {ports}");
-    if matrix.kinds.iter().any(|kind| kind.1 == Test::Crr) && spec.close != Some(CloseKind::Rst) {
+    let crr = matrix.kinds.iter().any(|kind| kind.1 == Test::Crr);
+    if crr && ports == SourcePorts::Fixed {
         errors.push(
             [flag.clone(), matrix.test_flag(Test::Crr)],
-            "a port cannot connect again while its last connection is in TIME_WAIT; \
-             add --close rst",
+            "every connection of crr has another port; give a range, and --close rst where it is \
+             too small for TIME_WAIT",
         );
     }
     let SourcePorts::Range { first, last } = ports else {

@@ -7,6 +7,9 @@ use crate::plan::{
 };
 use crate::units::{print_duration, print_size};
 
+/// Most sends in flight or requests outstanding of a case.
+const MAX_OUTSTANDING: u64 = 1 << 20;
+
 pub(super) fn check(spec: &Spec, matrix: &Matrix<'_>, errors: &mut Errors) {
     limits(spec, matrix, errors);
     loads(spec, matrix, errors);
@@ -34,6 +37,9 @@ pub(super) fn check(spec: &Spec, matrix: &Matrix<'_>, errors: &mut Errors) {
     }
     somewhere(spec, matrix, errors);
     sizes(spec, matrix, errors);
+    last_datagrams(spec, matrix, errors);
+    outstanding(matrix, errors);
+    numbers(matrix, errors);
     verify(spec, matrix, errors);
     if let (Some(window), Some(rcvbuf)) = (
         typed("--window", spec.window.map(print_size)),
@@ -232,6 +238,89 @@ fn sizes(spec: &Spec, matrix: &Matrix<'_>, errors: &mut Errors) {
                 let most = print_size(MAX_MESSAGE_BYTES);
                 let reason = format!("one send holds at most {most} bytes together");
                 errors.push([format!("--coalesce {coalesce}"), typed_size(size)], reason);
+            }
+        }
+    }
+}
+
+/// A datagram of a size that has room for the header must have one, the last of a flow too.
+fn last_datagrams(spec: &Spec, matrix: &Matrix<'_>, errors: &mut Errors) {
+    let Some(bytes) = spec.bytes else { return };
+    let streams = matrix
+        .kinds
+        .iter()
+        .filter(|(proto, test)| (*proto, test.is_rr()) == (Proto::Udp, false));
+    for &kind in streams {
+        for size in matrix.sizes_of(kind) {
+            let message = size.map_or(MAX_UDP_BYTES, |size| size.request);
+            // One number of flows speaks for all of a size.
+            for &flows in &matrix.flows {
+                let share = bytes / u64::from(flows.max(1));
+                let shares = [
+                    share,
+                    share + u64::from(bytes % u64::from(flows.max(1)) > 0),
+                ];
+                let Some(share) = shares.into_iter().find(|s| !ends_well(*s, message)) else {
+                    continue;
+                };
+                let reason = format!(
+                    "a flow's {share} bytes end in a datagram without room for its \
+                     {UDP_HEADER_BYTES}-byte header; give a multiple of --size, or more"
+                );
+                let flags = [format!("--bytes {bytes}"), matrix.proto_flag(Proto::Udp)];
+                errors.push(flags, reason);
+                break;
+            }
+        }
+    }
+}
+
+/// Whether so many bytes can be cut into datagrams of this size with a shorter one or two at the
+/// end that have room for the header.
+fn ends_well(share: u64, message: u64) -> bool {
+    let rest = share % message;
+    let short = message >= UDP_HEADER_BYTES && rest > 0 && rest < UDP_HEADER_BYTES;
+    !short || share > message && message + rest >= 2 * UDP_HEADER_BYTES
+}
+
+/// Each outstanding request and each send in flight has its memory from the beginning.
+fn outstanding(matrix: &Matrix<'_>, errors: &mut Errors) {
+    // The largest pair speaks for all: a long list of each has millions of pairs.
+    let flows = matrix.flows.iter().copied().max().unwrap_or(0);
+    let depth = matrix.depths.iter().flatten().copied().max().unwrap_or(0);
+    if u64::from(flows) * u64::from(depth) > MAX_OUTSTANDING {
+        let reason =
+            format!("that is more than {MAX_OUTSTANDING} sends or requests outstanding at once");
+        let flags = [format!("--flows {flows}"), format!("--depth {depth}")];
+        errors.push(flags, reason);
+    }
+}
+
+/// A datagram's answer names its request by as much of its number as fits. Half of the numbers
+/// are for requests whose answers may still come late.
+fn numbers(matrix: &Matrix<'_>, errors: &mut Errors) {
+    let asking = (Proto::Udp, Test::Rr);
+    if !matrix.kinds.contains(&asking) {
+        return;
+    }
+    for size in matrix.sizes_of(asking).into_iter().flatten() {
+        let least = size.response.unwrap_or(size.request).min(size.request);
+        let most = match least {
+            0..=3 => (1_u64 << (8 * least)) / 2,
+            _ => u64::MAX,
+        };
+        for depth in matrix.depths.iter().flatten() {
+            if u64::from(*depth) > most {
+                let reason = format!(
+                    "datagrams of {least} bytes can tell {most} outstanding requests apart; \
+                     lower the depth or give a larger --size"
+                );
+                let flags = [
+                    format!("--depth {depth}"),
+                    format!("--size {size}"),
+                    matrix.proto_flag(Proto::Udp),
+                ];
+                errors.push(flags, reason);
             }
         }
     }

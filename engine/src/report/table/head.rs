@@ -137,10 +137,14 @@ fn of_engines(sample: &Sample, of: impl Fn(&EngineReport) -> String) -> [Option<
 }
 
 fn engine(engine: &EngineReport) -> String {
-    match engine.features.as_slice() {
-        [] => engine.name.clone(),
-        features => format!("{} ({})", engine.name, features.join(", ")),
+    let mut text = engine.name.clone();
+    if !engine.features.is_empty() {
+        text.push_str(&format!(" ({})", engine.features.join(", ")));
     }
+    if !engine.reason.is_empty() {
+        text.push_str(&format!(": {}", engine.reason));
+    }
+    text
 }
 
 fn chosen(engine: &EngineReport, depth_given: bool, plain: bool) -> String {

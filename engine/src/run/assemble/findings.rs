@@ -6,6 +6,7 @@ use super::Joined;
 use super::side::{Known, Source};
 use crate::plan::{Load, Proto, Traffic};
 use crate::record::{Figures, Finding, Interval, SampleFlow, Severity};
+use crate::units::print_duration;
 
 /// Fastest to slowest flow, beyond which they count as unequal.
 const UNEQUAL: f64 = 2.0;
@@ -112,15 +113,39 @@ pub(super) fn of_group(
             format!("counts do not add up: {}", faults.join("; ")),
         ));
     }
+    found.extend(nothing(joined, figures));
     found.extend(unequal(figures));
     found.extend(unsteady(joined));
     found.extend(udp(joined, figures));
     found.extend(rate(figures));
+    found.extend(unanswered(joined));
     found.extend(damaged(joined));
     for finding in &mut found {
         finding.text.insert_str(0, joined.label());
     }
     found
+}
+
+/// Traffic was sent and none of it came to anything.
+fn nothing(joined: &Joined<'_>, figures: &Figures) -> Option<Finding> {
+    if joined.plan.traffic == Traffic::Stream {
+        let (sent, received) = (figures.sent.bytes, figures.received.bytes);
+        // A short window may lie between two messages, or miss one that was early.
+        let lost = figures.udp.as_ref().and_then(|udp| udp.lost).unwrap_or(0);
+        let never = joined.to_group.lifetime.received_bytes == 0 || lost > 0;
+        return (sent > 0 && received == 0 && never).then(|| {
+            let text = format!("none of the {sent} bytes sent in the window was received");
+            error("nothing-received", text)
+        });
+    }
+    let counts = figures
+        .transactions
+        .filter(|c| c.started > 0 && c.done == 0)?;
+    let text = format!(
+        "none of the {} transactions of the window was answered",
+        counts.started
+    );
+    Some(error("nothing-answered", text))
 }
 
 fn unequal(figures: &Figures) -> Option<Finding> {
@@ -220,6 +245,28 @@ fn rate(figures: &Figures) -> Option<Finding> {
         "{achieved:.1} per second achieved of {offered:.1} offered: the schedule could not be kept"
     );
     Some(warning("achieved-below-offered", text))
+}
+
+/// Not one transaction succeeded: what was measured is that nothing works.
+fn unanswered(joined: &Joined<'_>) -> Option<Finding> {
+    let counted = joined.from_group.lifetime_transactions?;
+    if counted.done > 0 || counted.failed == 0 {
+        return None;
+    }
+    let asked = counted.started;
+    let (from, to) = (joined.from.name, joined.to.name);
+    let text = match joined.case.proto {
+        Proto::Udp => format!(
+            "none of the {asked} requests of the {from} was answered within {}: the path to the \
+             {to} or back loses every datagram, or answers come later than --timeout",
+            print_duration(joined.case.options.timeout_ns)
+        ),
+        Proto::Tcp => format!(
+            "none of the {asked} transactions of the {from} succeeded: every connection to the \
+             {to} was refused or broke"
+        ),
+    };
+    Some(error("no-answers", text))
 }
 
 /// Numbers that are wrong because something was not recorded or arrived damaged.

@@ -99,6 +99,7 @@ fn more_drops_than_losses_do_not_add_up() {
     for flow in &mut pair.server.groups[0].udp_flows {
         flow.duplicated[1] = 0;
     }
+    pair.server.groups[0].udp.as_mut().unwrap().arrived = Some(2 * (95 + 950 + 1));
     assert!(!pair.codes().contains(&"unreconciled".to_string()));
     pair.server.groups[0].udp.as_mut().unwrap().socket_drops = Some(113);
     assert!(pair.codes().contains(&"unreconciled".to_string()));
@@ -156,6 +157,29 @@ fn transactions_and_both_directions() {
     let account = figures.reconciliation;
     assert_eq!((account.sent, account.received), (2203, 2200));
     assert_eq!((account.lost, account.in_flight), (Some(2), 1));
+}
+
+#[test]
+fn traffic_that_came_to_nothing_is_an_error() {
+    let nothing = |pair: &Pair, code: &str| {
+        let findings = pair.sample().findings;
+        findings
+            .iter()
+            .any(|f| f.code == code && f.severity == Severity::Error)
+    };
+    let mut pair = tcp_stream();
+    assert!(!nothing(&pair, "nothing-received"));
+    pair.server.groups[0].window = Default::default();
+    assert!(!nothing(&pair, "nothing-received"), "not in the window");
+    pair.server.groups[0].lifetime = Default::default();
+    assert!(nothing(&pair, "nothing-received"));
+    pair.client.groups[0].window = Default::default();
+    assert!(!nothing(&pair, "nothing-received"), "nothing was due");
+    let mut pair = rr(Proto::Udp);
+    assert!(!nothing(&pair, "nothing-answered"));
+    let counts = pair.client.groups[0].transactions.as_mut().unwrap();
+    (counts.failed, counts.done) = (counts.started - counts.in_flight, 0);
+    assert!(nothing(&pair, "nothing-answered"));
 }
 
 #[test]

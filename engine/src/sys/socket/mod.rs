@@ -52,6 +52,19 @@ pub fn set_nonblocking(socket: BorrowedFd<'_>, on: bool) -> io::Result<()> {
     Ok(())
 }
 
+/// Ends a waiting receive with EAGAIN after so long (SO_RCVTIMEO), as precisely as the kernel's
+/// tick; 0 is never.
+///
+/// # Errors
+/// Those of setsockopt(2).
+pub fn set_receive_timeout(socket: BorrowedFd<'_>, microseconds: u32) -> io::Result<()> {
+    let time = nix::sys::time::TimeVal::new(
+        i64::from(microseconds / 1_000_000),
+        i64::from(microseconds % 1_000_000),
+    );
+    Ok(setsockopt(&socket, sockopt::ReceiveTimeout, &time)?)
+}
+
 /// Lets several sockets listen on, or be bound to, one address (SO_REUSEPORT).
 ///
 /// # Errors
@@ -140,6 +153,19 @@ pub fn set_congestion(socket: BorrowedFd<'_>, name: &str) -> io::Result<()> {
         socket,
         libc::IPPROTO_TCP,
         libc::TCP_CONGESTION,
+        name.as_bytes(),
+    )
+}
+
+/// Lets traffic leave and arrive by one interface only (SO_BINDTODEVICE).
+///
+/// # Errors
+/// ENODEV where there is no such interface, EPERM where it may not be chosen.
+pub fn set_device(socket: BorrowedFd<'_>, name: &str) -> io::Result<()> {
+    set(
+        socket,
+        libc::SOL_SOCKET,
+        libc::SO_BINDTODEVICE,
         name.as_bytes(),
     )
 }

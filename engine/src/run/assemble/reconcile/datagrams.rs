@@ -96,7 +96,7 @@ fn account_totals(ledger: &mut Ledger, joined: &Joined<'_>, accounts: &[udp::Acc
         accounts.len() as u64,
         u64::from(joined.case.flows),
     );
-    let (mut sent, mut taken) = ([0_u64; 3], [0_u64; 3]);
+    let (mut sent, mut taken, mut arrived) = ([0_u64; 3], [0_u64; 3], 0_u64);
     for account in accounts {
         let from = &account.sender;
         let what = |text: &str| format!("flow {}: {text}", account.flow);
@@ -115,8 +115,16 @@ fn account_totals(ledger: &mut Ledger, joined: &Joined<'_>, accounts: &[udp::Acc
             let to = &account.receiver;
             // Copies and what came too late are no goodput: they are counted apart.
             taken[phase] = total([taken[phase], to.received[phase]]);
+            let copies = [to.received[phase], to.duplicated[phase], to.late[phase]];
+            arrived = total([arrived, total(copies)]);
         }
     }
+    let seen = receiver.udp.as_ref().and_then(|udp| udp.arrived);
+    ledger.equal(
+        "datagrams that arrived, by what became of them and by count",
+        arrived,
+        seen.unwrap_or(0),
+    );
     let window = udp::WINDOW;
     ledger.equal(
         "datagrams sent in the window by sequence and by count",

@@ -144,6 +144,7 @@ pub(super) fn udp_stream() -> Pair {
     pair.server.groups[0].udp_flows = (0..2).map(receiver).collect();
     pair.server.groups[0].udp = Some(UdpReport {
         socket_drops: Some(12),
+        arrived: Some(2 * (95 + 950 + 3 + 1)),
         ..UdpReport::default()
     });
     pair

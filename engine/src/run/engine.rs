@@ -1,0 +1,119 @@
+//! Which engine drives a side's sockets, and why.
+
+use crate::control::crew::Side;
+use crate::control::wire::Refusal;
+use crate::plan::{Case, Engine};
+use crate::record::{Finding, Severity};
+use crate::uring::{self, RingError};
+use crate::worker::EngineKind;
+
+use super::factory::on;
+
+/// An engine with the reason for it.
+#[derive(Clone, PartialEq, Debug)]
+pub(super) struct Chosen {
+    pub(super) kind: EngineKind,
+    /// For the result.
+    pub(super) reason: String,
+    /// Where it is not the one that the case would have had.
+    pub(super) finding: Option<Finding>,
+}
+
+/// Chooses what the case asks of a side.
+///
+/// # Errors
+/// 5 where the case asks for io_uring and this host refuses it.
+pub(super) fn choose(side: Side, case: &Case) -> Result<Chosen, Refusal> {
+    let wanted = match side {
+        Side::Client => case.options.client_engine,
+        Side::Server => case.options.server_engine,
+    };
+    of(side, wanted, uring::available)
+}
+
+fn of(
+    side: Side,
+    wanted: Engine,
+    available: impl Fn() -> Result<(), RingError>,
+) -> Result<Chosen, Refusal> {
+    let chosen = |kind, reason: &str| Chosen {
+        kind,
+        reason: reason.to_string(),
+        finding: None,
+    };
+    if wanted == Engine::Sockets {
+        return Ok(chosen(EngineKind::Sockets, "asked for"));
+    }
+    match (wanted, available()) {
+        (Engine::IoUring, Ok(())) => Ok(chosen(EngineKind::IoUring, "asked for")),
+        (_, Ok(())) => Ok(chosen(EngineKind::IoUring, "io_uring is available")),
+        (Engine::IoUring, Err(error)) => {
+            let text = on(side, &error.to_string());
+            Err(Refusal::new(5, "io-uring-unavailable", text))
+        }
+        (_, Err(error)) => {
+            let reason = format!("io_uring is refused: {}", error.brief());
+            let text = on(
+                side,
+                &format!("{error}. Plain system calls and epoll take its place"),
+            );
+            Ok(Chosen {
+                finding: Some(Finding::new(Severity::Warning, "engine-fallback", text)),
+                ..chosen(EngineKind::Sockets, &reason)
+            })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused() -> Result<(), RingError> {
+        Err(RingError::TooOld {
+            missing: "polling of sockets (5.7)".to_string(),
+        })
+    }
+
+    #[test]
+    fn auto_takes_io_uring_unless_it_is_refused() {
+        let got = of(Side::Client, Engine::Auto, || Ok(())).unwrap();
+        assert_eq!((got.kind, got.finding), (EngineKind::IoUring, None));
+        let got = of(Side::Server, Engine::Auto, refused).unwrap();
+        assert_eq!(got.kind, EngineKind::Sockets);
+        assert_eq!(got.reason, "io_uring is refused: too old a kernel");
+        let finding = got.finding.expect("falling back is told");
+        assert_eq!(
+            (finding.severity, finding.code.as_str()),
+            (Severity::Warning, "engine-fallback")
+        );
+        assert!(
+            finding.text.starts_with("on the server: "),
+            "{}",
+            finding.text
+        );
+        assert!(finding.text.contains("Remedy"), "{}", finding.text);
+    }
+
+    #[test]
+    fn what_is_asked_for_is_taken_or_refused() {
+        let got = of(Side::Client, Engine::Sockets, refused).unwrap();
+        let expected = Chosen {
+            kind: EngineKind::Sockets,
+            reason: "asked for".to_string(),
+            finding: None,
+        };
+        assert_eq!(got, expected);
+        let got = of(Side::Client, Engine::IoUring, || Ok(())).unwrap();
+        assert_eq!(
+            (got.kind, got.reason.as_str()),
+            (EngineKind::IoUring, "asked for")
+        );
+        let refusal = of(Side::Client, Engine::IoUring, refused).unwrap_err();
+        assert_eq!(
+            (refusal.exit_code, refusal.code.as_str()),
+            (5, "io-uring-unavailable")
+        );
+        assert!(refusal.text.contains("on the client") && refusal.text.contains("Remedy"));
+    }
+}

@@ -1,0 +1,1377 @@
+//! Every exactness that the figures promise, by the real command over loopback: either both sides
+//! in one process, or two processes. Loss, reordering and two hosts have tests of their own.
+
+mod support;
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use support::process::{Ended, RINGPERF, Running, ringperf};
+
+/// Longest time that any command here may take.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Short enough for many, long enough for a window of three intervals.
+const SHORT: [&str; 6] = [
+    "--duration",
+    "300ms",
+    "--warmup",
+    "100ms",
+    "--interval",
+    "100ms",
+];
+
+/// One load at a time: the machine may be small.
+fn alone() -> MutexGuard<'static, ()> {
+    static LOAD: Mutex<()> = Mutex::new(());
+    LOAD.lock().unwrap_or_else(|broken| broken.into_inner())
+}
+
+/// A document's text as a value; panics with the diagnostics where there is none.
+fn parsed(ended: &Ended) -> Value {
+    serde_json::from_str(&ended.stdout)
+        .unwrap_or_else(|error| panic!("{error}: {}\n{}", ended.stdout, ended.stderr))
+}
+
+/// The document of a command that must succeed.
+fn document(arguments: &[&str]) -> Value {
+    let ended = end(arguments);
+    assert_eq!(
+        ended.status.code(),
+        Some(0),
+        "{arguments:?}: {}\n{}",
+        ended.stderr,
+        ended.stdout
+    );
+    parsed(&ended)
+}
+
+fn end(arguments: &[&str]) -> Ended {
+    let mut all = vec!["run", "--quiet", "--json", "-"];
+    all.extend(arguments);
+    ringperf(&all).ended(PATIENCE)
+}
+
+/// The one sample of a document.
+fn sample(document: &Value) -> &Value {
+    let cases = document["cases"].as_array().expect("cases");
+    assert_eq!(cases.len(), 1);
+    let samples = cases[0]["samples"].as_array().expect("samples");
+    assert_eq!(samples.len(), 1);
+    &samples[0]
+}
+
+/// The one sample of a run with both sides in one process, whose counts add up.
+fn local(arguments: &[&str]) -> Value {
+    let sample = sample(&document(arguments)).clone();
+    reconciles(&sample, arguments);
+    sample
+}
+
+/// As [`local`], with a short window.
+fn short(arguments: &[&str]) -> Value {
+    local(&[&SHORT, arguments].concat())
+}
+
+fn reconciles(sample: &Value, arguments: &[&str]) {
+    for group in sample["groups"].as_array().expect("groups") {
+        let reconciliation = &group["reconciliation"];
+        assert_eq!(
+            reconciliation["reconciled"], true,
+            "{arguments:?}: {reconciliation}"
+        );
+    }
+    assert_eq!(sample["complete"], true, "{arguments:?}: {sample}");
+    intervals_add_up(sample, arguments);
+    transactions_add_up(sample, arguments);
+}
+
+/// Of each side and group the intervals are numbered from the mark, follow each other without a
+/// gap, and hold what the window holds.
+fn intervals_add_up(sample: &Value, arguments: &[&str]) {
+    let groups = sample["groups"].as_array().expect("groups");
+    for (index, group) in groups.iter().enumerate() {
+        let client_sends = group["direction"] == "client_to_server";
+        for side in ["client", "server"] {
+            let own: Vec<&Value> = sample["intervals"][side]
+                .as_array()
+                .expect("intervals")
+                .iter()
+                .filter(|interval| number(&interval["group"]) == index as u64)
+                .collect();
+            for (at, interval) in own.iter().enumerate() {
+                assert_eq!(number(&interval["index"]), at as u64, "{arguments:?}");
+            }
+            let sum = |field: &str| -> u64 { own.iter().map(|i| number(&i[field])).sum() };
+            if group["traffic"] == "stream" {
+                let sends = client_sends == (side == "client");
+                let (field, amount) = match sends {
+                    true => ("sent_bytes", &group["sent"]),
+                    false => ("received_bytes", &group["received"]),
+                };
+                assert_eq!(
+                    sum(field),
+                    number(&amount["bytes"]),
+                    "{arguments:?}: {side} {field}"
+                );
+            } else if side == "client" {
+                assert_eq!(
+                    sum("transactions"),
+                    number(&group["transactions"]["done"]),
+                    "{arguments:?}"
+                );
+            }
+        }
+    }
+}
+
+/// started = done + failed + in flight, each counted for itself; the lifetime's are held against
+/// each other by the reconciliation.
+fn transactions_add_up(sample: &Value, arguments: &[&str]) {
+    for group in sample["groups"].as_array().expect("groups") {
+        let counted = &group["transactions"];
+        if counted.is_null() {
+            continue;
+        }
+        let of = |name: &str| number(&counted[name]);
+        assert_eq!(
+            of("started"),
+            of("done") + of("failed") + of("in_flight"),
+            "{arguments:?}: {counted}"
+        );
+        let terms = &group["reconciliation"];
+        let of = |name: &str| number(&terms[name]);
+        assert_eq!(
+            of("sent"),
+            of("received") + of("lost") + of("in_flight"),
+            "{arguments:?}: {terms}"
+        );
+    }
+}
+
+fn number(value: &Value) -> u64 {
+    value
+        .as_u64()
+        .unwrap_or_else(|| panic!("no count: {value}"))
+}
+
+fn real(value: &Value) -> f64 {
+    value
+        .as_f64()
+        .unwrap_or_else(|| panic!("no figure: {value}"))
+}
+
+fn codes(sample: &Value) -> Vec<&str> {
+    sample["findings"]
+        .as_array()
+        .expect("findings")
+        .iter()
+        .filter_map(|finding| finding["code"].as_str())
+        .collect()
+}
+
+/// A server in a process of its own, on a port that the kernel chose.
+struct Server {
+    running: Running,
+    port: u16,
+}
+
+impl Server {
+    fn start(arguments: &[&str]) -> Server {
+        let mut all = vec!["serve", "--bind", "127.0.0.1", "--port", "0"];
+        all.extend(arguments);
+        let running = ringperf(&all);
+        running.wait_for_stdout("\n", PATIENCE);
+        let line = running.stdout();
+        let port = line.trim().rsplit(':').next().and_then(|p| p.parse().ok());
+        let port = port.unwrap_or_else(|| panic!("no port in {line:?}"));
+        Server { running, port }
+    }
+
+    fn host(&self) -> String {
+        format!("127.0.0.1:{}", self.port)
+    }
+}
+
+/// Fails where the figure is further from the wanted one than the part allows.
+fn near(figure: f64, wanted: f64, part: f64, what: &str) {
+    let off = (figure - wanted).abs() / wanted;
+    assert!(off <= part, "{what}: {figure} instead of {wanted}");
+}
+
+const CORES: [(&str, &str); 5] = [
+    ("tcp", "stream"),
+    ("tcp", "reverse"),
+    ("tcp", "bidir"),
+    ("udp", "stream"),
+    ("udp", "bidir"),
+];
+
+// ---- think time
+
+#[test]
+fn think_time_is_never_shorter_and_sets_the_rate() {
+    let _alone = alone();
+    for proto in ["tcp", "udp"] {
+        let got = local(&[
+            "--proto",
+            proto,
+            "--test",
+            "rr",
+            "--flows",
+            "3",
+            "--think",
+            "10ms",
+            "--duration",
+            "1s",
+            "--warmup",
+            "100ms",
+        ]);
+        let least = number(&got["latency_ns"]["min"]);
+        // Recorded values are rounded down to three digits.
+        assert!(least >= 9_990_000, "{proto}: answered after {least} ns");
+        let done = number(&got["transactions"]["done"]);
+        // 100 a second of each of three flows; a busy machine answers later, never earlier.
+        assert!(done <= 303, "{proto}: {done} transactions");
+        assert!(done >= 60, "{proto}: {done} transactions");
+        let median = number(&got["latency_ns"]["p50"]);
+        assert!(median < 60_000_000, "{proto}: {median}");
+    }
+}
+
+// ---- exact amounts
+
+/// Payload received and sent of every group.
+fn amounts(sample: &Value) -> Vec<(u64, u64)> {
+    let groups = sample["groups"].as_array().expect("groups").iter();
+    groups
+        .map(|group| {
+            let bytes = |side: &str| number(&group[side]["bytes"]);
+            (bytes("received"), bytes("sent"))
+        })
+        .collect()
+}
+
+#[test]
+fn bytes_are_exact_whatever_the_flows_and_the_size() {
+    let _alone = alone();
+    // Not divisible by the flows, smaller than a message, fewer bytes than flows, one message
+    // that is larger than everything.
+    let streams = [
+        ("1000003", "3", "1000"),
+        ("3", "8", "1"),
+        ("5", "1", "1M"),
+        ("10M", "7", "16K"),
+        ("20000001", "2", "8M"),
+    ];
+    for (proto, test) in CORES.into_iter().filter(|(proto, _)| *proto == "tcp") {
+        for (bytes, flows, size) in streams {
+            let arguments = [
+                "--proto", proto, "--test", test, "--bytes", bytes, "--flows", flows, "--size",
+                size,
+            ];
+            let wanted = match bytes {
+                "10M" => 10 << 20,
+                plain => plain.parse().expect("a number"),
+            };
+            let got = local(&arguments);
+            for amount in amounts(&got) {
+                assert_eq!(amount, (wanted, wanted), "{arguments:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn udp_bytes_are_exact_down_to_the_last_short_datagram() {
+    let _alone = alone();
+    // The last of 100 010 would have ten bytes, too few for a header: the one before gives some.
+    for (bytes, flows, size) in [
+        ("100010", "3", "1000"),
+        ("30", "1", "1000"),
+        ("4801", "2", "48"),
+    ] {
+        for test in ["stream", "reverse", "bidir"] {
+            let arguments = [
+                "--proto",
+                "udp",
+                "--test",
+                test,
+                "--bytes",
+                bytes,
+                "--flows",
+                flows,
+                "--size",
+                size,
+                "--bitrate",
+                "20M",
+            ];
+            let got = local(&arguments);
+            let wanted: u64 = bytes.parse().expect("a number");
+            for amount in amounts(&got) {
+                assert_eq!(amount, (wanted, wanted), "{arguments:?}");
+            }
+            for group in got["groups"].as_array().expect("groups") {
+                assert_eq!(number(&group["udp"]["lost"]), 0, "{arguments:?}");
+            }
+        }
+    }
+    let refused = end(&[
+        "--proto", "udp", "--bytes", "1010", "--size", "1000", "--flows", "101",
+    ]);
+    assert_eq!(refused.status.code(), Some(2), "{}", refused.stderr);
+}
+
+#[test]
+fn messages_and_transactions_are_exact() {
+    let _alone = alone();
+    for (proto, test) in [("tcp", "rr"), ("udp", "rr"), ("tcp", "crr")] {
+        for (count, flows) in [("1", "1"), ("1000", "3"), ("2", "5")] {
+            let arguments = [
+                "--proto",
+                proto,
+                "--test",
+                test,
+                "--transactions",
+                count,
+                "--flows",
+                flows,
+            ];
+            let got = local(&arguments);
+            let wanted: u64 = count.parse().expect("a number");
+            let counted = &got["transactions"];
+            assert_eq!(number(&counted["started"]), wanted, "{arguments:?}");
+            assert_eq!(number(&counted["done"]), wanted, "{arguments:?}");
+            assert_eq!(number(&got["latency_ns"]["count"]), wanted, "{arguments:?}");
+        }
+    }
+    for (proto, test) in CORES {
+        let arguments = [
+            "--proto",
+            proto,
+            "--test",
+            test,
+            "--transactions",
+            "1000",
+            "--flows",
+            "3",
+            "--size",
+            "100",
+            "--rate",
+            "20K/total",
+        ];
+        let got = local(&arguments);
+        for group in got["groups"].as_array().expect("groups") {
+            let (sent, received) = (&group["sent"], &group["received"]);
+            assert_eq!(number(&sent["messages"]), 1000, "{arguments:?}");
+            assert_eq!(number(&received["bytes"]), 100_000, "{arguments:?}");
+            match proto {
+                "udp" => assert_eq!(number(&received["messages"]), 1000, "{arguments:?}"),
+                _ => assert!(received["messages"].is_null(), "{arguments:?}: {received}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn an_exact_amount_waits_for_a_slow_receiver() {
+    let _alone = alone();
+    // 4 MB at 16 Mbit/s of the kernel's pacing: the sender is done with its part after a moment,
+    // and what it left in its socket's buffer goes out over seconds.
+    let got = local(&["--bytes", "4000000", "--pacing", "16M", "--size", "128K"]);
+    assert_eq!(amounts(&got), [(4_000_000, 4_000_000)]);
+    assert!(real(&got["duration_s"]) > 1.5, "{}", got["duration_s"]);
+}
+
+// ---- verification
+
+/// A proxy for TCP that flips one bit of the data connections' payload towards the server.
+struct Corrupting {
+    address: SocketAddr,
+    flipped: Arc<AtomicU64>,
+    stop: Arc<AtomicBool>,
+}
+
+impl Corrupting {
+    /// Bytes of a flow that are left alone: its hello.
+    const HELLO: usize = 4096;
+
+    fn start(server: u16) -> Corrupting {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("loopback");
+        listener.set_nonblocking(true).expect("an option");
+        let address = listener.local_addr().expect("bound");
+        let flipped = Arc::new(AtomicU64::new(0));
+        let stop = Arc::new(AtomicBool::new(false));
+        let (count, over) = (flipped.clone(), stop.clone());
+        std::thread::spawn(move || {
+            let mut number = 0;
+            while !over.load(Ordering::SeqCst) {
+                let Ok((client, _)) = listener.accept() else {
+                    std::thread::sleep(Duration::from_millis(2));
+                    continue;
+                };
+                client.set_nonblocking(false).expect("an option");
+                let server = TcpStream::connect(("127.0.0.1", server)).expect("the server");
+                // The first connection is the control connection.
+                let harm = (number > 0).then(|| count.clone());
+                number += 1;
+                relay(&client, &server, harm);
+                relay(&server, &client, None);
+            }
+        });
+        Corrupting {
+            address,
+            flipped,
+            stop,
+        }
+    }
+}
+
+impl Drop for Corrupting {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::SeqCst);
+    }
+}
+
+fn relay(from: &TcpStream, to: &TcpStream, harm: Option<Arc<AtomicU64>>) {
+    let mut from = from.try_clone().expect("a descriptor");
+    let mut to = to.try_clone().expect("a descriptor");
+    std::thread::spawn(move || {
+        let mut buffer = vec![0; 64 * 1024];
+        let (mut passed, mut done) = (0, false);
+        while let Ok(len @ 1..) = from.read(&mut buffer) {
+            if let (Some(count), false, true) = (&harm, done, passed >= Corrupting::HELLO) {
+                buffer[len / 2] ^= 0x10;
+                count.fetch_add(1, Ordering::SeqCst);
+                done = true;
+            }
+            passed += len;
+            if to.write_all(&buffer[..len]).is_err() {
+                break;
+            }
+        }
+        let _ = to.shutdown(Shutdown::Write);
+    });
+}
+
+#[test]
+fn verification_finds_nothing_where_nothing_is_wrong() {
+    let _alone = alone();
+    let kinds = [
+        ("tcp", "stream"),
+        ("tcp", "reverse"),
+        ("tcp", "bidir"),
+        ("tcp", "rr"),
+        ("tcp", "crr"),
+        ("udp", "stream"),
+        ("udp", "bidir"),
+        ("udp", "rr"),
+    ];
+    for (proto, test) in kinds {
+        let mut arguments = vec![
+            "--proto", proto, "--test", test, "--verify", "--size", "1000",
+        ];
+        if (proto, test != "rr") == ("udp", true) {
+            arguments.extend(["--bitrate", "20M"]);
+        }
+        let got = short(&arguments);
+        assert!(
+            !codes(&got).contains(&"corrupt-payload"),
+            "{arguments:?}: {got}"
+        );
+        assert!(
+            number(&got["groups"][0]["received"]["bytes"]) > 0,
+            "{arguments:?}"
+        );
+    }
+}
+
+#[test]
+fn verification_finds_what_is_wrong() {
+    let _alone = alone();
+    let server = Server::start(&[]);
+    for test in ["stream", "rr"] {
+        for (verify, found) in [(true, true), (false, false)] {
+            let proxy = Corrupting::start(server.port);
+            let host = proxy.address.to_string();
+            let mut arguments = vec![
+                host.as_str(),
+                "--test",
+                test,
+                "--size",
+                "1000",
+                "--flows",
+                "3",
+            ];
+            arguments.extend(SHORT);
+            arguments.extend(verify.then_some("--verify"));
+            let ended = end(&arguments);
+            let document = parsed(&ended);
+            let got = sample(&document);
+            assert_eq!(proxy.flipped.load(Ordering::SeqCst), 3, "{test}");
+            assert_eq!(
+                codes(got).contains(&"corrupt-payload"),
+                found,
+                "{test}: {got}"
+            );
+            assert_eq!(
+                ended.status.code(),
+                Some(if found { 4 } else { 0 }),
+                "{test}"
+            );
+            if found {
+                let text = got["findings"].to_string();
+                assert!(text.contains("3 bytes arrived other"), "{test}: {text}");
+            }
+        }
+    }
+}
+
+// ---- intervals
+
+#[test]
+fn intervals_are_exact_and_the_last_takes_the_rest() {
+    let _alone = alone();
+    for (duration, interval, lengths) in [
+        ("300ms", "100ms", vec![0.1, 0.1, 0.1]),
+        ("450ms", "200ms", vec![0.2, 0.2, 0.05]),
+        ("250ms", "1s", vec![0.25]),
+    ] {
+        for (proto, test) in [("tcp", "stream"), ("tcp", "bidir"), ("udp", "rr")] {
+            let arguments = [
+                "--proto",
+                proto,
+                "--test",
+                test,
+                "--size",
+                "1000",
+                "--duration",
+                duration,
+                "--interval",
+                interval,
+                "--warmup",
+                "130ms",
+            ];
+            let got = local(&arguments);
+            let groups = got["groups"].as_array().expect("groups").len();
+            for side in ["client", "server"] {
+                let all = got["intervals"][side].as_array().expect("intervals");
+                assert_eq!(all.len(), lengths.len() * groups, "{arguments:?}");
+                for (at, interval) in all.iter().enumerate() {
+                    let length = lengths[at / groups];
+                    let start: f64 = lengths[..at / groups].iter().sum();
+                    assert!(
+                        (real(&interval["length_s"]) - length).abs() < 1e-9,
+                        "{interval}"
+                    );
+                    assert!(
+                        (real(&interval["start_s"]) - start).abs() < 1e-9,
+                        "{interval}"
+                    );
+                    let moved =
+                        number(&interval["sent_bytes"]) + number(&interval["received_bytes"]);
+                    assert!(moved > 0, "{arguments:?}: nothing in {interval}");
+                }
+            }
+            let sum: f64 = lengths.iter().sum();
+            assert!(
+                (real(&got["duration_s"]) - sum).abs() < 1e-9,
+                "{arguments:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn live_lines_and_objects_tell_of_warm_up_and_window() {
+    let _alone = alone();
+    let arguments = [
+        "run",
+        "--duration",
+        "300ms",
+        "--warmup",
+        "200ms",
+        "--interval",
+        "100ms",
+        "--rate",
+        "1000/total",
+        "--size",
+        "1000",
+    ];
+    let ended = ringperf(&arguments).ended(PATIENCE);
+    assert_eq!(ended.status.code(), Some(0), "{}", ended.stderr);
+    let lines: Vec<&str> = ended
+        .stderr
+        .lines()
+        .filter(|l| l.starts_with('['))
+        .collect();
+    let warm: Vec<&&str> = lines.iter().filter(|l| l.contains("warm-up")).collect();
+    assert!(!warm.is_empty(), "{lines:?}");
+    assert!(lines.iter().any(|l| l.starts_with("[  0.1s]")), "{lines:?}");
+    // What moves in the warm-up is shown, though it does not count.
+    assert!(
+        warm.iter().all(|l| !l.contains(" 0 bit/s received")),
+        "{warm:?}"
+    );
+
+    let streamed = [&arguments[..], &["--json-stream"]].concat();
+    let ended = ringperf(&streamed).ended(PATIENCE);
+    assert_eq!(ended.status.code(), Some(0), "{}", ended.stderr);
+    let objects: Vec<Value> = ended
+        .stdout
+        .lines()
+        .map(|line| serde_json::from_str(line).expect("a line is an object"))
+        .collect();
+    let (last, before) = objects.split_last().expect("objects");
+    assert!(last["cases"].is_array(), "{last}");
+    assert!(before.iter().all(|o| o["type"] == "interval"), "{before:?}");
+    assert!(before.iter().any(|o| o["side"] == "server"), "{before:?}");
+}
+
+// ---- open loop
+
+#[test]
+fn an_open_loop_keeps_its_rate_and_skips_nothing() {
+    let _alone = alone();
+    for (proto, test) in [("tcp", "rr"), ("udp", "rr"), ("tcp", "crr")] {
+        let arguments = [
+            "--proto",
+            proto,
+            "--test",
+            test,
+            "--rate",
+            "1000/total",
+            "--flows",
+            "3",
+            "--duration",
+            "1s",
+            "--warmup",
+            "200ms",
+        ];
+        let got = local(&arguments);
+        assert_eq!(real(&got["offered_per_second"]), 1000.0, "{arguments:?}");
+        let counted = &got["transactions"];
+        // Events k/1000 s after the start that lie in [0.2, 1.2): a thousand, none more or less.
+        let all = number(&counted["started"]) + unsent(counted);
+        assert_eq!(all, 1000, "{arguments:?}: {counted}");
+        near(real(&got["achieved_per_second"]), 1000.0, 0.001, "achieved");
+        assert!(number(&got["lag_ns"]["count"]) >= 1000, "{arguments:?}");
+    }
+}
+
+/// Due requests that were never sent.
+fn unsent(counted: &Value) -> u64 {
+    number(&counted["censored"]) - number(&counted["in_flight"])
+}
+
+/// A server whose process stands still for `stall` at the end of every `period`.
+fn stalling<T>(server: &Server, stall: Duration, period: Duration, work: impl FnOnce() -> T) -> T {
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut next = Instant::now() + period - stall;
+            while !over.load(Ordering::SeqCst) {
+                if Instant::now() < next {
+                    std::thread::sleep(Duration::from_millis(2));
+                    continue;
+                }
+                server.running.signal("STOP");
+                std::thread::sleep(stall);
+                server.running.signal("CONT");
+                next += period;
+            }
+            server.running.signal("CONT");
+        });
+        let result = work();
+        over.store(true, Ordering::SeqCst);
+        result
+    })
+}
+
+#[test]
+fn a_server_that_stalls_shows_in_the_percentiles() {
+    let _alone = alone();
+    let server = Server::start(&[]);
+    let (stall, period) = (Duration::from_millis(300), Duration::from_secs(3));
+    let host = server.host();
+    let arguments = [
+        host.as_str(),
+        "--test",
+        "rr",
+        "--rate",
+        "1000/total",
+        "--flows",
+        "2",
+        "--depth",
+        "4",
+        "--duration",
+        "6s",
+        "--warmup",
+        "1s",
+    ];
+    let document = stalling(&server, stall, period, || document(&arguments));
+    let got = sample(&document);
+    reconciles(got, &arguments);
+    let counted = &got["transactions"];
+    assert_eq!(
+        number(&counted["started"]) + unsent(counted),
+        6000,
+        "{counted}"
+    );
+    // A tenth of the requests meets the stall, evenly over its length: the slowest hundredth
+    // waited longer than S - T/100. The closed loop would have shown eight slow requests a stall.
+    let p99 = number(&got["latency_ns"]["p99"]) as f64 / 1e6;
+    let theory = stall.as_secs_f64() * 1e3 - period.as_secs_f64() * 10.0;
+    assert!(p99 > theory * 0.85, "p99 of {p99} ms, by theory {theory}");
+    assert!(p99 < theory * 2.0, "p99 of {p99} ms, by theory {theory}");
+    let p50 = number(&got["latency_ns"]["p50"]) as f64 / 1e6;
+    assert!(p50 < theory / 2.0, "p50 of {p50} ms");
+    // No interval has more than its schedule and the backlog of a stall.
+    for interval in got["intervals"]["client"].as_array().expect("intervals") {
+        assert!(number(&interval["transactions"]) <= 1001, "{interval}");
+    }
+}
+
+#[test]
+fn what_is_due_and_unanswered_at_the_stop_is_censored() {
+    let _alone = alone();
+    let server = Server::start(&[]);
+    let host = server.host();
+    let arguments = [
+        host.as_str(),
+        "--test",
+        "rr",
+        "--rate",
+        "1000/total",
+        "--flows",
+        "2",
+        "--depth",
+        "4",
+        "--duration",
+        "2s",
+        "--warmup",
+        "0",
+    ];
+    // Stands still from some time within the window until after the client's stop.
+    let all = [&["run", "--quiet", "--json", "-"], &arguments[..]].concat();
+    let client = ringperf(&all);
+    let begun = Instant::now();
+    let mut stopped = false;
+    let mut client = Some(client);
+    let ended = loop {
+        std::thread::sleep(Duration::from_millis(5));
+        let running = client.as_mut().expect("until it ends");
+        if let Some(ended) = running.wait(Duration::from_millis(5)) {
+            break ended;
+        }
+        // The baseline of the CPU figures takes a second before the window.
+        if !stopped && begun.elapsed() > Duration::from_millis(2200) {
+            server.running.signal("STOP");
+            stopped = true;
+        }
+        if begun.elapsed() > Duration::from_millis(5200) {
+            server.running.signal("CONT");
+        }
+        assert!(begun.elapsed() < PATIENCE, "the client does not end");
+    };
+    drop(client.take());
+    let document = parsed(&ended);
+    let got = sample(&document);
+    let counted = &got["transactions"];
+    let of = |name: &str| number(&counted[name]);
+    assert!(of("censored") > 100, "{counted}");
+    assert_eq!(
+        of("censored") + of("done"),
+        2000,
+        "due less answered: {counted}"
+    );
+    assert_eq!(of("in_flight") + of("done"), of("started"), "{counted}");
+    // Two flows of depth 4: no more is ever outstanding.
+    assert!(of("in_flight") <= 8, "{counted}");
+    let latency = &got["latency_ns"];
+    assert_eq!(number(&latency["count"]), 2000, "{latency}");
+    let bounds = latency["lower_bounds"].as_array().expect("bounds");
+    assert!(
+        bounds.contains(&"p99".into()) && bounds.contains(&"max".into()),
+        "{bounds:?}"
+    );
+}
+
+#[test]
+fn paced_streams_keep_their_rate() {
+    let _alone = alone();
+    for (proto, test) in CORES {
+        for (flag, rate, messages) in [
+            ("--bitrate", "8M", 1000.0),
+            ("--rate", "1000/total", 1000.0),
+            ("--rate", "250/flow", 1000.0),
+        ] {
+            let arguments = [
+                "--proto",
+                proto,
+                "--test",
+                test,
+                flag,
+                rate,
+                "--size",
+                "1000",
+                "--flows",
+                "4",
+                "--duration",
+                "1s",
+                "--warmup",
+                "200ms",
+            ];
+            let got = local(&arguments);
+            for group in got["groups"].as_array().expect("groups") {
+                near(
+                    real(&group["offered_per_second"]),
+                    messages,
+                    1e-9,
+                    "offered",
+                );
+                near(
+                    real(&group["achieved_per_second"]),
+                    messages,
+                    0.005,
+                    "achieved",
+                );
+                near(
+                    real(&group["throughput_bps"]),
+                    messages * 8000.0,
+                    0.005,
+                    "throughput",
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn many_paced_flows_share_few_buffers_evenly() {
+    let _alone = alone();
+    let got = local(&[
+        "--proto",
+        "udp",
+        "--rate",
+        "20/flow",
+        "--size",
+        "100",
+        "--flows",
+        "500",
+        "--duration",
+        "1s",
+        "--warmup",
+        "200ms",
+    ]);
+    near(
+        real(&got["achieved_per_second"]),
+        10_000.0,
+        0.005,
+        "achieved",
+    );
+    for flow in got["flows"].as_array().expect("flows") {
+        let sent = number(&flow["client"]["window"]["sent_messages"]);
+        assert!((19..=21).contains(&sent), "{flow}");
+    }
+    let got = short(&["--proto", "udp", "--test", "rr", "--flows", "1000"]);
+    let idle = |flow: &&Value| number(&flow["client"]["transactions"]) == 0;
+    let idle = got["flows"]
+        .as_array()
+        .expect("flows")
+        .iter()
+        .filter(idle)
+        .count();
+    assert_eq!(idle, 0, "flows without a transaction, of 1000");
+}
+
+#[test]
+fn coalesced_messages_are_counted_and_paced_one_by_one() {
+    let _alone = alone();
+    let got = local(&[
+        "--coalesce",
+        "16",
+        "--size",
+        "100",
+        "--rate",
+        "8000/total",
+        "--flows",
+        "2",
+        "--duration",
+        "1s",
+        "--warmup",
+        "200ms",
+    ]);
+    near(real(&got["achieved_per_second"]), 8000.0, 0.005, "achieved");
+    near(
+        real(&got["throughput_bps"]),
+        8000.0 * 800.0,
+        0.005,
+        "throughput",
+    );
+    let got = local(&[
+        "--coalesce",
+        "16",
+        "--size",
+        "100",
+        "--transactions",
+        "1003",
+    ]);
+    assert_eq!(number(&got["sent"]["messages"]), 1003);
+    assert_eq!(amounts(&got), [(100_300, 100_300)]);
+}
+
+// ---- connect, request, close
+
+#[test]
+fn crr_has_two_histograms_and_both_ways_to_close() {
+    let _alone = alone();
+    for close in ["fin", "rst"] {
+        let got = short(&["--test", "crr", "--flows", "3", "--close", close]);
+        let done = number(&got["transactions"]["done"]);
+        assert!(done > 0, "{got}");
+        let (connect, whole) = (&got["connect_ns"], &got["latency_ns"]);
+        assert_eq!(number(&whole["count"]), done);
+        assert!(number(&connect["count"]) >= done, "{connect}");
+        assert!(
+            number(&connect["p50"]) < number(&whole["p50"]),
+            "{connect} {whole}"
+        );
+        assert_eq!(got["flows"].as_array().map(Vec::len), Some(3));
+    }
+}
+
+#[test]
+fn exhausted_ports_are_a_finding() {
+    let _alone = alone();
+    // A hundred ports a flow: each rests for a while before its next connection.
+    let range = free_ports(300);
+    let first: u16 = range
+        .split('-')
+        .next()
+        .and_then(|p| p.parse().ok())
+        .expect("a port");
+    let arguments = [
+        "--test",
+        "crr",
+        "--flows",
+        "3",
+        "--close",
+        "fin",
+        "--source-ports",
+        &range,
+    ];
+    let got = short(&arguments);
+    assert!(!codes(&got).contains(&"ports-exhausted"), "{got}");
+    // One of the second flow's ports is somebody else's.
+    let held = TcpListener::bind(("0.0.0.0", first + 4)).expect("a free port");
+    let got = short(&arguments);
+    assert!(codes(&got).contains(&"ports-exhausted"), "{got}");
+    assert!(
+        number(&got["reconciliation"]["lost"]) > 0,
+        "{}",
+        got["reconciliation"]
+    );
+    assert!(number(&got["transactions"]["done"]) > 0, "{got}");
+    drop(held);
+    let fixed = end(&["--test", "crr", "--source-ports", "fixed"]);
+    assert_eq!(fixed.status.code(), Some(2), "{}", fixed.stderr);
+}
+
+#[test]
+fn retransmitted_connects_are_a_finding() {
+    let _alone = alone();
+    let server = Server::start(&[]);
+    let host = server.host();
+    let arguments = [
+        &host,
+        "--test",
+        "crr",
+        "--flows",
+        "7000",
+        "--duration",
+        "3s",
+        "--warmup",
+        "0",
+    ];
+    // More connections than a listen queue takes meet a server that accepts none.
+    let (stall, period) = (Duration::from_millis(1500), Duration::from_millis(2000));
+    let document = stalling(&server, stall, period, || document(&arguments));
+    let got = sample(&document);
+    reconciles(got, &arguments);
+    assert!(codes(got).contains(&"syn-retransmits"), "{:?}", codes(got));
+    assert!(codes(got).contains(&"listen-overflows"), "{:?}", codes(got));
+    // They had to wait for at least the first retransmission, a second.
+    assert!(
+        number(&got["connect_ns"]["max"]) > 900_000_000,
+        "{}",
+        got["connect_ns"]
+    );
+}
+
+/// A range of ports below the ephemeral ones that nobody listens on, another at each call.
+fn free_ports(count: u16) -> String {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    let offset =
+        std::process::id() as u64 * 64 + NEXT.fetch_add(u64::from(count), Ordering::SeqCst);
+    let first = 10_000 + (offset % 22_000) as u16;
+    format!("{first}-{}", first + count - 1)
+}
+
+// ---- sizes, depths and options
+
+#[test]
+fn any_size_goes() {
+    let _alone = alone();
+    for size in ["1", "2", "1000", "64M"] {
+        let counted = ["--transactions", "2", "--size", size];
+        let wanted = match size {
+            "64M" => 64 << 20,
+            plain => plain.parse::<u64>().expect("a number"),
+        };
+        let stream = local(&[&counted[..], &["--test", "stream"]].concat());
+        assert_eq!(amounts(&stream), [(2 * wanted, 2 * wanted)], "{size}");
+        let rr = local(&[&counted[..], &["--test", "rr"]].concat());
+        assert_eq!(amounts(&rr), [(4 * wanted, 4 * wanted)], "{size}");
+    }
+    let uneven = local(&["--test", "rr", "--transactions", "3", "--size", "1/1M"]);
+    assert_eq!(amounts(&uneven), [(3 + (3 << 20), 3 + (3 << 20))]);
+    for size in ["1", "23", "24", "1000", "65507"] {
+        let plain: u64 = size.parse().expect("a number");
+        let counted = ["--proto", "udp", "--transactions", "3", "--size", size];
+        let paced = [&counted[..], &["--test", "stream", "--rate", "100/total"]].concat();
+        let stream = local(&paced);
+        assert_eq!(amounts(&stream), [(3 * plain, 3 * plain)], "{size}");
+        let mode = if plain < 24 { "counts" } else { "full" };
+        assert_eq!(stream["udp"]["mode"], mode, "{size}");
+        if plain < 24 {
+            for missing in ["reordered", "duplicated", "late", "jitter_ns"] {
+                assert!(stream["udp"][missing].is_null(), "{size}: {missing}");
+            }
+        }
+        let rr = local(&[&counted[..], &["--test", "rr"]].concat());
+        assert_eq!(amounts(&rr), [(6 * plain, 6 * plain)], "{size}");
+    }
+}
+
+#[test]
+fn depth_is_what_may_be_outstanding() {
+    let _alone = alone();
+    for proto in ["tcp", "udp"] {
+        // By Little's law: 4 outstanding of 10 ms each are 400 a second.
+        let got = local(&[
+            "--proto",
+            proto,
+            "--test",
+            "rr",
+            "--depth",
+            "4",
+            "--think",
+            "10ms",
+            "--duration",
+            "1s",
+            "--warmup",
+            "100ms",
+        ]);
+        let done = number(&got["transactions"]["done"]);
+        assert!((100..=404).contains(&done), "{proto}: {done}");
+    }
+    // Far more in flight than the rings have entries.
+    let got = local(&[
+        "--test", "stream", "--size", "100", "--depth", "1000", "--flows", "40", "--bytes", "5M",
+    ]);
+    assert_eq!(number(&got["engine"]["client"]["depth"]), 1000);
+    assert_eq!(amounts(&got), [(5 << 20, 5 << 20)]);
+    let refused = end(&["--test", "stream", "--depth", "65536", "--flows", "100"]);
+    assert_eq!(refused.status.code(), Some(2), "{}", refused.stderr);
+}
+
+#[test]
+fn every_option_drives_traffic_whose_counts_add_up() {
+    let _alone = alone();
+    let range = free_ports(8);
+    let of_streams: [&[&str]; 13] = [
+        &["--receive", "discard"],
+        &["--wait", "spin"],
+        &["--wait", "adaptive"],
+        &["--as-application"],
+        &["--nodelay", "on"],
+        &["--nodelay", "off"],
+        &["--mss", "500"],
+        &["--window", "64K"],
+        &["--dscp", "46"],
+        &["--source-ports", &range, "--flows", "4"],
+        &["--source-ports", "fixed"],
+        &["--depth", "3", "--flows", "2"],
+        &["--test", "bidir", "--receive", "discard"],
+    ];
+    for options in of_streams {
+        let got = short(&[&["--proto", "tcp"], options].concat());
+        assert!(
+            number(&got["groups"][0]["received"]["bytes"]) > 0,
+            "{options:?}"
+        );
+    }
+    let of_rr: [&[&str]; 7] = [
+        &["--receive", "discard"],
+        &["--wait", "spin"],
+        &["--wait", "adaptive"],
+        &["--as-application", "--flows", "20"],
+        &["--nodelay", "off"],
+        &["--depth", "16", "--flows", "20", "--size", "1000"],
+        &["--size", "100K/1", "--depth", "4"],
+    ];
+    for options in of_rr {
+        let got = short(&[&["--test", "rr"], options].concat());
+        assert!(number(&got["transactions"]["done"]) > 0, "{options:?}");
+    }
+    for options in [
+        &["--wait", "spin"][..],
+        &["--as-application"],
+        &["--depth", "8"],
+    ] {
+        let got = short(&[&["--proto", "udp", "--test", "rr"], options].concat());
+        assert!(number(&got["transactions"]["done"]) > 0, "{options:?}");
+    }
+}
+
+/// The command without privileges: as it is, or where the tests run as root as another user.
+fn unprivileged(arguments: &[&str]) -> Ended {
+    if !nix::unistd::geteuid().is_root() {
+        return ringperf(arguments).ended(PATIENCE);
+    }
+    // Where another user may read it.
+    let copy = std::env::temp_dir().join(format!("ringperf-{}", std::process::id()));
+    std::fs::copy(RINGPERF, &copy).expect("room for a copy");
+    let mut command = Command::new(&copy);
+    let ended = Running::start(command.args(arguments).uid(65_534).gid(65_534)).ended(PATIENCE);
+    std::fs::remove_file(&copy).expect("our copy");
+    ended
+}
+
+#[test]
+fn busy_polling_without_privilege_is_refused_by_name() {
+    let _alone = alone();
+    let traffic = [&["run", "--quiet", "--test", "rr"][..], &SHORT].concat();
+    let ended = unprivileged(&traffic);
+    assert_eq!(ended.status.code(), Some(0), "{}", ended.stderr);
+    let ended = unprivileged(&[&traffic[..], &["--busy-poll", "50"]].concat());
+    assert_eq!(ended.status.code(), Some(5), "{}", ended.stderr);
+    for word in ["--busy-poll", "CAP_NET_ADMIN"] {
+        assert!(ended.stderr.contains(word), "{word}: {}", ended.stderr);
+    }
+}
+
+#[test]
+fn an_mss_is_in_force() {
+    let _alone = alone();
+    let got = short(&["--mss", "500", "--flows", "2"]);
+    for side in ["client", "server"] {
+        // Less the time stamp option.
+        let mss = number(&got["tcp"][side]["mss_send"]);
+        assert!((400..=500).contains(&mss), "{side}: {mss}");
+    }
+}
+
+#[test]
+fn pacing_by_the_kernel_limits_the_rate() {
+    let _alone = alone();
+    let got = local(&[
+        "--pacing",
+        "40M",
+        "--flows",
+        "2",
+        "--duration",
+        "2s",
+        "--warmup",
+        "500ms",
+    ]);
+    let rate = real(&got["throughput_bps"]);
+    // Pacing counts headers too, and lets a burst go first; a busy machine may be slower.
+    assert!(rate < 2.0 * 40e6 * 1.1, "{rate}");
+    assert!(rate > 2.0 * 40e6 * 0.5, "{rate}");
+}
+
+#[test]
+fn source_ports_are_those_asked_for() {
+    let _alone = alone();
+    let range = free_ports(4);
+    let first: u16 = range
+        .split('-')
+        .next()
+        .and_then(|p| p.parse().ok())
+        .expect("a port");
+    for proto in ["tcp", "udp"] {
+        let rate = ["--rate", "100/total", "--size", "100"];
+        let got = short(
+            &[
+                &["--proto", proto, "--source-ports", &range, "--flows", "4"],
+                &rate[..],
+            ]
+            .concat(),
+        );
+        for (at, flow) in got["flows"].as_array().expect("flows").iter().enumerate() {
+            let wanted = format!(":{}", first + at as u16);
+            let (own, seen) = (&flow["client"]["local"], &flow["server"]["peer"]);
+            assert!(own.as_str().is_some_and(|a| a.ends_with(&wanted)), "{flow}");
+            assert_eq!(own, seen, "{flow}");
+        }
+    }
+}
+
+#[test]
+fn workers_run_where_they_are_pinned() {
+    let _alone = alone();
+    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+    let (first, last) = ("0".to_string(), (cpus - 1).to_string());
+    let server = Server::start(&[]);
+    let host = server.host();
+    let arguments = [host.as_str(), "--cpus", &last, "--server-cpus", &first];
+    let arguments = [&arguments[..], &SHORT].concat();
+    let arguments: Vec<&str> = arguments
+        .iter()
+        .map(|word| {
+            if *word == "--cpus" {
+                "--client-cpus"
+            } else {
+                word
+            }
+        })
+        .collect();
+    let document = document(&arguments);
+    let got = sample(&document);
+    for (side, wanted) in [("client", &last), ("server", &first)] {
+        let wanted: u64 = wanted.parse().expect("a number");
+        let ran = &got["engine"][side]["worker_cpus"];
+        assert_eq!(*ran, serde_json::json!([wanted]), "{side}");
+    }
+    let nowhere = end(&["--client-cpus", "4000"]);
+    assert!(
+        matches!(nowhere.status.code(), Some(2 | 5)),
+        "{}",
+        nowhere.stderr
+    );
+}
+
+// ---- groups
+
+#[test]
+fn one_group_is_the_sample_and_two_are_two() {
+    let _alone = alone();
+    let got = short(&["--test", "bidir", "--flows", "3"]);
+    let groups = got["groups"].as_array().expect("groups");
+    let directions: Vec<&Value> = groups.iter().map(|group| &group["direction"]).collect();
+    assert_eq!(directions, ["client_to_server", "server_to_client"]);
+    assert!(
+        got.get("throughput_bps").is_none_or(Value::is_null),
+        "{got}"
+    );
+    assert_eq!(got["flows"].as_array().map(Vec::len), Some(6));
+
+    let got = short(&["--test", "rr"]);
+    let [group] = &got["groups"].as_array().expect("groups")[..] else {
+        panic!("{got}");
+    };
+    let group = group.as_object().expect("an object");
+    let own = got.as_object().expect("an object");
+    let mut compared = 0;
+    for (name, value) in group.iter().filter(|(name, _)| own.contains_key(*name)) {
+        assert_eq!(own[name], *value, "{name}");
+        compared += 1;
+    }
+    assert!(compared >= 10, "{compared} fields in common");
+}
+
+// ---- scale
+
+#[test]
+fn ten_thousand_flows() {
+    let _alone = alone();
+    let server = Server::start(&[]);
+    let host = server.host();
+    for arguments in [
+        &["--proto", "tcp", "--test", "rr"][..],
+        &["--proto", "udp", "--test", "rr", "--timeout", "10s"],
+        &[
+            "--proto",
+            "udp",
+            "--test",
+            "stream",
+            "--size",
+            "100",
+            "--rate",
+            "10K/total",
+        ],
+    ] {
+        let all = [
+            &[host.as_str(), "--flows", "10000"],
+            arguments,
+            &["--duration", "2s", "--warmup", "500ms"],
+        ]
+        .concat();
+        let begun = Instant::now();
+        let document = document(&all);
+        let got = sample(&document);
+        reconciles(got, &all);
+        assert!(begun.elapsed() < Duration::from_secs(40), "{all:?}");
+        let spread = &got["flow_distribution"];
+        assert_eq!(number(&spread["count"]), 10_000, "{all:?}");
+        assert_eq!(got["flows"].as_array().map(Vec::len), Some(40), "{all:?}");
+        assert!(real(&spread["min"]) > 0.0, "{all:?}: {spread}");
+    }
+}
+
+// ---- CPU
+
+#[test]
+fn cpu_figures_say_how_they_came_about() {
+    let _alone = alone();
+    let brief = short(&["--test", "stream"]);
+    for side in ["client", "server"] {
+        let cpu = &brief["cpu"][side];
+        assert!(cpu["total_s"].is_null(), "{cpu}");
+        assert!(
+            cpu["missing"].as_str().is_some_and(|t| t.contains("ticks")),
+            "{cpu}"
+        );
+    }
+    let stop = Arc::new(AtomicBool::new(false));
+    let over = stop.clone();
+    // Begins after the idle baseline, which would take it off.
+    let busy = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(1500));
+        while !over.load(Ordering::SeqCst) {
+            std::hint::spin_loop();
+        }
+    });
+    let long = local(&["--test", "rr", "--duration", "2s", "--warmup", "600ms"]);
+    stop.store(true, Ordering::SeqCst);
+    busy.join().expect("it ends");
+    let machine = std::thread::available_parallelism().map_or(1, usize::from) as f64;
+    for side in ["client", "server"] {
+        let cpu = &long["cpu"][side];
+        let of = |name: &str| real(&cpu[name]);
+        let parts = of("user_s") + of("system_s") + of("softirq_s") + of("irq_s");
+        assert!((of("total_s") - parts).abs() < 1e-6, "{cpu}");
+        assert!(of("total_s") <= machine * of("window_s") * 1.05, "{cpu}");
+        assert!(
+            of("foreign_s") > 0.2 * of("window_s"),
+            "the busy loop is foreign: {cpu}"
+        );
+        let own = of("worker_user_s") + of("worker_system_s");
+        assert!(own > 0.0 && own < 3.0, "{cpu}");
+        assert!(
+            ["tick", "precise"].contains(&cpu["method"].as_str().unwrap_or("")),
+            "{cpu}"
+        );
+    }
+    let spinning = short(&["--wait", "spin", "--test", "rr"]);
+    assert_eq!(spinning["cpu"]["client"]["spinning"], true);
+    assert!(spinning["cpu"]["client"]["worker_user_s"].is_null());
+}
