@@ -50,6 +50,10 @@ pub fn check(root: &Path, strictness: Strictness) -> Result<u8> {
     if !deny(root, strictness)? {
         failed.push("deny");
     }
+    say("== ebpf");
+    if !ebpf(strictness) {
+        failed.push("ebpf");
+    }
     let mut count = Count::default();
     for (suite, name) in Tests::ALL
         .into_iter()
@@ -107,6 +111,21 @@ fn deny(root: &Path, strictness: Strictness) -> Result<bool> {
         .current_dir(root)
         .args(["--locked", "check", "licenses", "bans", "sources"]);
     Ok(run(command, LIMIT, Show::Yes)?.success)
+}
+
+/// Whether the committed object of the kernel programs is what their source gives.
+fn ebpf(strictness: Strictness) -> bool {
+    if !on_path(crate::ebpf::CLANG) {
+        say("left out: clang-14 is not here (apt-get install clang-14 llvm-14 libbpf-dev)");
+        return strictness == Strictness::WhatIsHere;
+    }
+    match crate::ebpf::run(true) {
+        Ok(()) => true,
+        Err(error) => {
+            say(&format!("{error:#}"));
+            false
+        }
+    }
 }
 
 fn cargo_deny(root: &Path) -> Option<PathBuf> {

@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail, ensure};
 
 /// The compiler that the committed object is made with (Debian 12). Another version gives other
 /// bytes, and one before 15 knows no 64-bit enumerations, which the programs must not use anyway.
-const CLANG: &str = "clang-14";
+pub const CLANG: &str = "clang-14";
 const STRIP: &str = "llvm-strip-14";
 
 /// Writes `layout.h` and the object, or with `check` compares the committed ones with fresh ones.
