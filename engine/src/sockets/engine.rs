@@ -314,6 +314,8 @@ impl Sockets {
         }
         self.slots.get_mut(slot).readable = true;
         self.receive_once(slot, Patience::None);
+        // There may be more, and nobody watches.
+        self.note_work(slot);
         Ok(())
     }
 
@@ -331,6 +333,8 @@ impl Sockets {
             && self.prepare_to_block(slot)
         {
             self.receive_once(slot, Patience::OfSocket);
+            // There may be more, and nobody watches.
+            self.note_work(slot);
         } else {
             self.watch_all();
             let timeout = if busy { Some(0) } else { left(until_ns) };
@@ -340,7 +344,7 @@ impl Sockets {
             while count > 0 && self.events.is_empty() && self.work.is_empty() {
                 self.watch_all();
                 let timeout = left(until_ns);
-                if timeout == Some(0) {
+                if timeout == Some(0) || self.broken.is_some() {
                     break;
                 }
                 count = self.look(timeout)?;

@@ -256,3 +256,32 @@ fn sends_keep_their_order_through_a_full_socket() {
         assert!(right, "send {token}");
     }
 }
+
+/// A receive that filled all that it was given leaves something behind that nobody tells of.
+#[test]
+fn what_a_full_receive_leaves_behind_is_not_forgotten() {
+    const LEN: usize = 4;
+    let far = WaitFor::Event { until_ns: u64::MAX };
+    for wait in [far, WaitFor::Nothing] {
+        let receive = ReceiveStyle::Scratch { len: LEN as u32 };
+        let (mut engine, slot, mut theirs, ..) = with_waker(receive);
+        ping(&mut engine, slot, &mut theirs, 600, wait);
+        theirs.write_all(&[7; 2 * LEN]).unwrap();
+        let mut left = 2 * LEN as i32;
+        // The first call takes the first half; what comes then is a wait of another kind.
+        let until_ns = monotonic_ns() + 30_000_000;
+        let mut how = wait;
+        while left > 0 {
+            engine.wait(how).unwrap();
+            while let Some(event) = engine.next() {
+                left -= event.result;
+                how = WaitFor::Event { until_ns };
+            }
+            assert!(
+                how == wait || monotonic_ns() < until_ns + 2_000_000_000,
+                "{wait:?}: {left} left"
+            );
+        }
+        assert_eq!(left, 0);
+    }
+}
