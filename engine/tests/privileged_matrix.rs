@@ -14,7 +14,7 @@ use support::sound::{assert_in_order, assert_sound, document, figures, finding, 
 /// Short samples: it is the counts that matter.
 const SHORT: [&str; 8] = [
     "--duration",
-    "200ms",
+    "150ms",
     "--warmup",
     "50ms",
     "--interval",
@@ -54,8 +54,8 @@ fn matrix(test: &str, tests: &str, proto: &str, v6: bool) {
     assert_in_order(&result);
     for case in &result.cases {
         let used_v6 = case.samples[0].flows.iter().all(|flow| {
-            let server = flow.server.as_ref().map(|server| server.local.as_str());
-            server.is_none_or(|local| local.starts_with('[')) == v6
+            let client = flow.client.as_ref().expect("every flow is the client's");
+            client.peer.starts_with('[') == v6
         });
         assert!(used_v6, "{}: another address family", case.case.name);
         assert_fragments(
@@ -106,30 +106,6 @@ fn udp_over_ipv6() {
     matrix("udp_over_ipv6", "stream,reverse,bidir,rr", "udp", true);
 }
 
-/// A counter of a namespace, by the name that the kernel gives it in /proc/net/snmp6, or in
-/// /proc/net/snmp with its group in front (`Ip.FragCreates`).
-fn counter(namespace: &Namespace, name: &str) -> u64 {
-    let Some((group, field)) = name.split_once('.') else {
-        let text = namespace.run("cat", &["/proc/net/snmp6"]);
-        let mut lines = text
-            .lines()
-            .filter_map(|line| line.split_once(char::is_whitespace));
-        let found = lines.find(|(key, _)| *key == name);
-        return found
-            .and_then(|(_, value)| value.trim().parse().ok())
-            .expect("a counter");
-    };
-    let text = namespace.run("cat", &["/proc/net/snmp"]);
-    let prefix = format!("{group}:");
-    let mut lines = text.lines().filter(|line| line.starts_with(&prefix));
-    let (names, values) = (lines.next().expect("names"), lines.next().expect("values"));
-    let mut pairs = names.split(' ').zip(values.split(' '));
-    let found = pairs.find(|(key, _)| *key == field);
-    found
-        .and_then(|(_, value)| value.parse().ok())
-        .expect("a counter")
-}
-
 #[test]
 fn without_a_size_datagrams_fill_the_path_and_are_never_fragmented() {
     if !can_make_namespaces("without_a_size_datagrams_fill_the_path_and_are_never_fragmented") {
@@ -159,7 +135,7 @@ fn without_a_size_datagrams_fill_the_path_and_are_never_fragmented() {
         }
     }
     for side in [&veth.client, &veth.server] {
-        let fragments = counter(side, "Ip.FragCreates") + counter(side, "Ip6FragCreates");
+        let fragments = side.counter("Ip.FragCreates") + side.counter("Ip6FragCreates");
         assert_eq!(fragments, 0, "{}", side.name());
     }
 }
@@ -341,28 +317,21 @@ fn datagrams_cut_and_merged_by_the_kernel_are_counted_one_by_one() {
     let veth = Veth::new();
     let _server = serve(&veth.server, &[]);
     let host = Veth::server_address(false);
-    for size in ["1000", "20"] {
-        for offload in [&["--gso", "16"][..], &["--gro"], &["--gso", "16", "--gro"]] {
-            for load in [
-                &[][..],
-                &["--rate", "5000"],
-                &["--rate", "5000", "--flows", "3"],
-            ] {
-                let kinds = [
-                    "--proto",
-                    "udp",
-                    "--test",
-                    "stream,reverse,bidir",
-                    "--size",
-                    size,
-                ];
-                let result = run(&veth.client, host, &[&kinds[..], offload, load].concat());
-                assert_sound(&result, 3);
-                assert_in_order(&result);
-                let paced = !load.is_empty();
-                for case in &result.cases {
-                    assert_offload(case, offload, paced);
-                }
+    let kinds = [
+        "--proto",
+        "udp",
+        "--test",
+        "stream,bidir",
+        "--size",
+        "20,1000",
+    ];
+    for offload in [&["--gso", "16"][..], &["--gro"], &["--gso", "16", "--gro"]] {
+        for load in [&[][..], &["--rate", "5000", "--flows", "1,3"]] {
+            let result = run(&veth.client, host, &[&kinds[..], offload, load].concat());
+            assert_sound(&result, if load.is_empty() { 4 } else { 8 });
+            assert_in_order(&result);
+            for case in &result.cases {
+                assert_offload(case, offload, !load.is_empty());
             }
         }
     }
@@ -382,11 +351,11 @@ fn assert_offload(case: &ringperf::record::CaseResult, offload: &[&str], paced: 
         if !offload.contains(&"--gro") {
             assert!(operations >= arrived, "{name}: {operations} for {arrived}");
         }
-        let (sent, offered) = (group.figures.sent.messages, 1000);
+        let (sent, offered) = (group.figures.sent.messages, 750);
         if paced {
-            // 5000 a second for 200 ms; a burst of 16 of each flow may lie on either mark.
-            let sent = sent.expect("datagrams").abs_diff(offered);
-            assert!(sent <= 200, "{name}: {sent} off the schedule");
+            // 5000 a second for 150 ms; a burst of 16 of each flow may lie on either mark.
+            let off = sent.expect("datagrams").abs_diff(offered);
+            assert!(off <= 250, "{name}: {off} off the schedule");
         }
     }
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ringperf::record::{Run, Sample, UdpReport};
-use ringperf::traffic::udp::{Header, Phase};
+use ringperf::traffic::udp::{HEADER_BYTES, Phase};
 use support::process::{Running, ringperf};
 use support::relay::{Did, Harm, IsData, Relay, Script, of_phase};
 use support::sound::{assert_sample, assert_sound, document, figures, finding, only};
@@ -74,9 +74,16 @@ fn to_client(harm: Harm) -> Script {
     }
 }
 
-/// Datagrams of one size: for those too small for a header.
-fn of_size(bytes: usize) -> IsData {
-    Arc::new(move |payload| payload.len() == bytes)
+/// Datagrams of one size, and where they have room for a header of one phase: a hello has another
+/// size and no phase.
+fn data(phase: Phase, bytes: usize) -> IsData {
+    let of_phase = of_phase(phase);
+    Arc::new(move |payload| payload.len() == bytes && (bytes < HEADER_BYTES || of_phase(payload)))
+}
+
+/// As [`data`], of the window.
+fn window(bytes: usize) -> IsData {
+    data(Phase::Window, bytes)
 }
 
 /// Larger receive buffers where this user may have them: nothing but the relay is to lose.
@@ -204,7 +211,7 @@ fn lost_duplicated_and_reordered_are_what_the_relay_did() {
         },
     ];
     for harm in harms {
-        let through = Through::new(to_server(harm), of_phase(Phase::Window));
+        let through = Through::new(to_server(harm), window(100));
         let paced = [
             "--proto",
             "udp",
@@ -237,7 +244,7 @@ fn the_warm_up_is_harmed_and_the_window_knows_nothing_of_it() {
         hold_every: 5,
         hold_by: 2,
     };
-    let through = Through::new(to_server(harm), of_phase(Phase::WarmUp));
+    let through = Through::new(to_server(harm), data(Phase::WarmUp, 100));
     let paced = [
         "--proto",
         "udp",
@@ -272,7 +279,7 @@ fn several_flows_towards_the_client_add_up() {
         hold_every: 7,
         hold_by: 3,
     };
-    let through = Through::new(to_client(harm), of_phase(Phase::Window));
+    let through = Through::new(to_client(harm), window(60));
     let reverse = [
         "--proto", "udp", "--test", "reverse", "--flows", "4", "--size", "60",
     ];
@@ -303,7 +310,7 @@ fn several_flows_towards_the_client_add_up() {
 
 #[test]
 fn tcp_passes_and_the_head_says_that_the_path_translates() {
-    let through = Through::new(Script::default(), of_phase(Phase::Window));
+    let through = Through::new(Script::default(), window(100));
     let run = through.run(&["--test", "stream,reverse,bidir", "--bytes", "3000000"], 0);
     let kinds = ["--test", "rr,crr", "--flows", "3", "--transactions", "300"];
     let transactions = through.run(&kinds, 0);
@@ -324,7 +331,7 @@ fn tcp_passes_and_the_head_says_that_the_path_translates() {
 
 #[test]
 fn jitter_needs_a_pace_and_a_stamp_for_each_datagram() {
-    let through = Through::new(Script::default(), of_phase(Phase::Window));
+    let through = Through::new(Script::default(), window(100));
     let base = ["--proto", "udp", "--duration", "200ms", "--warmup", "0s"];
     for (more, why) in [
         (&["--size", "100", "--rate", "1000"][..], None),
@@ -332,7 +339,7 @@ fn jitter_needs_a_pace_and_a_stamp_for_each_datagram() {
             &["--size", "100", "--depth", "1", "--flows", "1"],
             Some("not paced"),
         ),
-        (&["--size", "20", "--rate", "1000"], Some("room")),
+        (&["--size", "20", "--rate", "1000"], Some("too small")),
         (
             &["--size", "100", "--rate", "1000", "--gso", "4"],
             Some("--gso"),
@@ -355,7 +362,7 @@ fn datagrams_too_small_for_a_header_are_counted_and_nothing_more() {
         drop_every: 10,
         ..Harm::default()
     };
-    let through = Through::new(to_server(harm), of_size(23));
+    let through = Through::new(to_server(harm), window(23));
     let exact = [
         "--proto",
         "udp",
@@ -397,7 +404,7 @@ fn a_lost_request_or_answer_is_a_failed_transaction() {
         to_server: harm,
         to_client: harm,
     };
-    for (size, is_data) in [("64", of_phase(Phase::Window)), ("1", of_size(1))] {
+    for (size, is_data) in [("64", window(64)), ("1", window(1))] {
         let through = Through::new(both, is_data);
         let rr = [
             "--proto",
@@ -442,7 +449,7 @@ fn a_percentile_among_the_lost_prints_as_lost() {
         drop_every: 10,
         ..Harm::default()
     };
-    let through = Through::new(to_server(harm), of_phase(Phase::Window));
+    let through = Through::new(to_server(harm), window(64));
     let rr = [
         "--proto",
         "udp",
@@ -468,11 +475,7 @@ fn request_response_without_any_answer_ends_in_time_and_fails() {
     };
     let scripts = [to_server(harm), to_client(harm)];
     for (script, size) in scripts.into_iter().zip(["64", "1"]) {
-        let is_data = if size == "1" {
-            of_size(1)
-        } else {
-            of_phase(Phase::Window)
-        };
+        let is_data = window(size.parse().expect("a number"));
         let through = Through::new(script, is_data);
         let rr = [
             "--proto", "udp", "--test", "rr", "--size", size, "--depth", "4",
@@ -491,7 +494,7 @@ fn request_response_without_any_answer_ends_in_time_and_fails() {
         assert!(ended.took < Duration::from_secs(10), "{:?}", ended.took);
         let run = support::sound::document_of(&ended, 4);
         let (_, sample) = only(&run);
-        assert!(sample.complete, "all that could be counted was");
+        assert!(sample.complete, "{:#?}", sample.findings);
         let text = &finding(sample, "no-answers").expect("a clear error").text;
         assert!(text.contains("100ms") && text.contains("client"), "{text}");
         let t = figures(sample).transactions.expect("transactions");
@@ -520,35 +523,35 @@ fn request_response_without_any_answer_ends_in_time_and_fails() {
 
 /// Answers that the relay keeps beyond the time-out, while so many newer ones pass that the
 /// numbers in datagrams of one byte have come round. A late answer that was taken for the answer
-/// to a newer request would be missing among the late, about one in four of them.
+/// to a newer request would be missing among the late, and about one in four would be.
 #[test]
 fn a_late_answer_is_late_and_matches_no_newer_request() {
     let harm = Harm {
         hold_every: 10,
-        hold_by: 400,
+        hold_by: 600,
         ..Harm::default()
     };
-    for (size, is_data) in [("64", of_phase(Phase::Window)), ("1", of_size(1))] {
+    for (size, is_data) in [("64", window(64)), ("1", window(1))] {
         let through = Through::new(to_client(harm), is_data);
         let rr = [
             "--proto", "udp", "--test", "rr", "--size", size, "--depth", "64",
         ];
-        let more = ["--transactions", "4000", "--timeout", "5ms"];
+        let more = ["--transactions", "8000", "--timeout", "2ms"];
         let run = through.run(&[&rr[..], &more].concat(), 0);
         let (case, sample) = only(&run);
         assert_sample(case, sample);
         let t = figures(sample).transactions.expect("transactions");
         let did = through.relay.did().to_client;
-        assert!(did.held >= 390, "{size}: {did:?}");
-        assert_eq!(t.started, 4000, "{size}: {t:?}");
-        assert!(t.failed >= did.held, "{size}: {t:?} {did:?}");
+        assert!(did.held >= 790, "{size}: {did:?}");
+        assert_eq!(t.started, 8000, "{size}: {t:?}");
+        assert!(t.late >= did.held / 2, "{size}: {t:?} {did:?}");
         // Those that the relay holds when the sample ends come after it.
         let held_at_once = harm.hold_by / harm.hold_every + 1;
         let missing = t.failed.checked_sub(t.late).expect("none is late twice");
         assert!(missing <= held_at_once, "{size}: {missing} of {t:?}");
         let latency = figures(sample).latency_ns.as_ref().expect("answers");
         assert!(
-            latency.max <= 5_010_000,
+            latency.max <= 2_010_000,
             "{size}: taken after its time: {}",
             latency.max
         );
@@ -561,5 +564,4 @@ fn the_model_of_the_relay_is_the_definition() {
     assert_eq!((order.lost, order.duplicated, order.reordered), (2, 2, 2));
     // 2 came after 4, 3 and 6.
     assert_eq!(order.extent_max, 3);
-    assert!(Header::decode(&[0; 8]).is_none());
 }

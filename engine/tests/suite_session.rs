@@ -14,7 +14,7 @@ use ringperf::control::wire::{Message, PROTOCOL, encode};
 use ringperf::record::{HostFacts, Run};
 use ringperf::traffic::udp::Phase;
 use support::process::{RINGPERF, Running};
-use support::relay::{Harm, Relay, Script, of_phase};
+use support::relay::{Harm, IsData, Relay, Script, of_phase};
 use support::session::{STANDING, Server, code, document};
 
 const SHORT: [&str; 6] = [
@@ -417,6 +417,11 @@ fn a_path_that_translates_says_so() {
     );
 }
 
+/// Datagrams of this size; those that open flows have others.
+fn of_size(bytes: usize) -> IsData {
+    std::sync::Arc::new(move |payload| payload.len() == bytes)
+}
+
 /// Every datagram of the window lost: the sample ends in time, and every loss is counted.
 #[test]
 fn udp_rr_without_a_single_answer() {
@@ -437,12 +442,12 @@ fn udp_rr_without_a_single_answer() {
                 ..Script::default()
             },
         };
-        let relay = Relay::start(listen, server.address, script, of_phase(Phase::Window));
+        let relay = Relay::start(listen, server.address, script, of_size(100));
         let relay = relay.expect("a relay");
         let host = relay.address().to_string();
         let mut command = Command::new(RINGPERF);
         command.args([
-            "run", &host, "--proto", "udp", "--test", "rr", "--size", "64",
+            "run", &host, "--proto", "udp", "--test", "rr", "--size", "100",
         ]);
         command.args([
             "--timeout",
@@ -456,8 +461,12 @@ fn udp_rr_without_a_single_answer() {
         ]);
         let ended = Running::start(&mut command).ended(STANDING);
         assert_eq!(code(&ended), 4, "{ended:?}");
+        assert!(ended.stderr.contains("was answered"), "{ended:?}");
         let run = document(&ended);
-        let group = &run.cases[0].samples[0].groups[0].figures;
+        let [sample] = run.cases[0].samples.as_slice() else {
+            panic!("it ran: {ended:?}")
+        };
+        let group = &sample.groups[0].figures;
         let counts = group.transactions.expect("of rr");
         assert_eq!(counts.done, 0, "{counts:?}");
         assert!(counts.failed >= 10, "one in 50 ms: {counts:?}");

@@ -81,7 +81,7 @@ fn prepare_run(
     out: &mut dyn Write,
     err: &mut dyn Write,
 ) -> Asked {
-    if run.matrix.iperf_bitrate.is_some() {
+    if run.matrix.iperf_bitrate.is_some() && !run.output.quiet {
         let _ = writeln!(
             err,
             "note: -b is the bitrate of all flows of a direction together; iperf3's is per stream"

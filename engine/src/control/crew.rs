@@ -8,6 +8,10 @@ use std::os::fd::OwnedFd;
 use super::wire::{Offer, Refusal};
 use crate::record::{Progress, SideReport};
 
+/// Code of a refusal that says that a flow broke: the symptom of whatever the other side says
+/// next, if it says anything.
+pub const FLOW_FAILED: &str = "flow-failed";
+
 /// Which side of the pair this is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Side {

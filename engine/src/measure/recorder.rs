@@ -52,7 +52,8 @@ pub struct RecorderPlan {
 /// The part of a batch that belongs to one group.
 #[derive(Debug)]
 pub struct BatchGroup {
-    /// What the interval that just ended has counted so far.
+    /// What the interval that just ended has counted so far; in the warm-up, which has no
+    /// account of its own, what was added to the lifetime's.
     pub counters: Counters,
     /// Transactions that started in it and are done.
     pub transactions: u64,
@@ -143,6 +144,7 @@ pub struct Recorder {
     current: (u64, u64, usize),
     next_flush_ns: u64,
     lifetime: Vec<Counters>,
+    flushed: Vec<Counters>,
     batch: Box<Batch>,
     full: Producer<Box<Batch>>,
     empty: Consumer<Box<Batch>>,
@@ -166,6 +168,7 @@ impl Recorder {
             current: (u64::MAX, 0, 0),
             next_flush_ns: u64::MAX,
             lifetime: vec![Counters::default(); plan.groups],
+            flushed: vec![Counters::default(); plan.groups],
             batch: Batch::new(&plan),
             full: full_in,
             empty: empty_out,
@@ -345,6 +348,13 @@ impl Recorder {
                 .copied()
                 .unwrap_or_default();
             (group.counters, group.transactions) = split(&cell);
+            if index < 0 {
+                group.counters = self.lifetime[g].since(&self.flushed[g]);
+                if self.plan.latency {
+                    group.transactions = group.counters.received_messages;
+                }
+            }
+            self.flushed[g] = self.lifetime[g];
         }
     }
 

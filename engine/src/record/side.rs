@@ -56,6 +56,18 @@ pub struct Counters {
 }
 
 impl Counters {
+    /// What was added since an earlier state of the same counters.
+    pub fn since(&self, earlier: &Counters) -> Counters {
+        Counters {
+            sent_bytes: self.sent_bytes.saturating_sub(earlier.sent_bytes),
+            sent_messages: self.sent_messages.saturating_sub(earlier.sent_messages),
+            received_bytes: self.received_bytes.saturating_sub(earlier.received_bytes),
+            received_messages: self
+                .received_messages
+                .saturating_sub(earlier.received_messages),
+        }
+    }
+
     /// Adds another side's or worker's counts of the same kind; saturates.
     pub fn add(&mut self, other: &Counters) {
         self.sent_bytes = self.sent_bytes.saturating_add(other.sent_bytes);

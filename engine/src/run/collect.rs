@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::measure::histogram::{self, Recorded};
 use crate::measure::recorder::{Batch, BatchReader};
+use crate::plan::Case;
 use crate::record::{Counters, Interval, Progress};
 
 /// The histograms of one group over the window.
@@ -24,6 +25,7 @@ struct Sum {
 /// Batches of all workers of one side.
 pub(super) struct Collector {
     interval_ns: u64,
+    warmup_ns: u64,
     pub(super) histograms: Vec<GroupHistograms>,
     pending: BTreeMap<i64, Vec<Sum>>,
     last_index: Vec<i64>,
@@ -31,9 +33,11 @@ pub(super) struct Collector {
 }
 
 impl Collector {
-    pub(super) fn new(workers: usize, groups: usize, interval_ns: u64) -> Collector {
+    pub(super) fn new(workers: usize, case: &Case) -> Collector {
+        let groups = case.groups.len();
         Collector {
-            interval_ns,
+            interval_ns: case.interval_ns,
+            warmup_ns: case.warmup_ns,
             histograms: (0..groups).map(|_| GroupHistograms::default()).collect(),
             pending: BTreeMap::new(),
             last_index: vec![i64::MIN; workers],
@@ -84,12 +88,22 @@ impl Collector {
         news
     }
 
+    /// Begin and length of an interval, seconds from the mark. The first of a warm-up that is no
+    /// multiple of the interval is shorter.
+    fn bounds(&self, index: i64) -> (f64, f64) {
+        let start_ns = index.saturating_mul(self.interval_ns as i64);
+        let warmup_ns = self.warmup_ns as i64;
+        let cut_ns = (-warmup_ns - start_ns).max(0);
+        let (start_ns, length_ns) = (start_ns + cut_ns, self.interval_ns as i64 - cut_ns);
+        (start_ns as f64 / 1e9, length_ns as f64 / 1e9)
+    }
+
     fn news(&self, index: i64, sums: &[Sum]) -> Progress {
-        let length_s = self.interval_ns as f64 / 1e9;
+        let (start_s, length_s) = self.bounds(index);
         let interval = |(g, sum): (usize, &Sum)| Interval {
             index: index.max(0) as u64,
             group: g as u32,
-            start_s: index as f64 * length_s,
+            start_s,
             length_s,
             counters: sum.counters,
             transactions: sum.transactions,

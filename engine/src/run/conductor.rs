@@ -12,7 +12,7 @@ use crate::control::wire::Refusal;
 use crate::host::cpus::Cpus;
 use crate::host::placement::{self, Apart};
 use crate::plan::{Case, Family, Proto, RunInvocation};
-use crate::record::{CaseResult, ErrorReport, Finding, Progress, Run, Severity};
+use crate::record::{CaseResult, ErrorReport, Finding, Progress, Run, Sample, Severity};
 use crate::report::live::LiveLine;
 
 use super::assemble::{self, SampleInput};
@@ -233,7 +233,11 @@ impl Session<'_> {
                 result.error = failed.map(error);
                 return false;
             }
+            let quiet = outcome.error.is_some() || outcome.interrupted;
             let sample = assembled(&case, number, started, outcome);
+            if !quiet {
+                complain(&case, &sample);
+            }
             complete &= sample.complete;
             result.samples.push(sample);
         }
@@ -268,6 +272,15 @@ impl Session<'_> {
             .await;
         line.clear();
         outcome
+    }
+}
+
+/// What makes the run fail is said on stderr too, where the document goes elsewhere.
+fn complain(case: &Case, sample: &Sample) {
+    for finding in &sample.findings {
+        if finding.severity == Severity::Error {
+            log::error!("case `{}`: {}", case.name, finding.text);
+        }
     }
 }
 
@@ -324,12 +337,7 @@ async fn resolve_size(client: &Client, case: &mut Case) {
     case.name = case.name.replacen("mtu", &size.to_string(), 1);
 }
 
-fn assembled(
-    case: &Case,
-    number: u32,
-    started: SystemTime,
-    outcome: SampleOutcome,
-) -> crate::record::Sample {
+fn assembled(case: &Case, number: u32, started: SystemTime, outcome: SampleOutcome) -> Sample {
     let mut findings = Vec::new();
     if let Some(text) = outcome.path_translated {
         findings.push(Finding::new(Severity::Info, "path-translated", text));

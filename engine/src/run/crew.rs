@@ -3,7 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
 
-use crate::control::crew::{Crew, CrewEvent, FlowKey, Side};
+use crate::control::crew::{Crew, CrewEvent, FLOW_FAILED, FlowKey, Side};
 use crate::control::wire::{Offer, Refusal};
 use crate::measure::cpu::CpuMonitor;
 use crate::measure::netstat::NetCounters;
@@ -54,9 +54,8 @@ impl DataCrew {
         cpu: Option<CpuMonitor>,
         findings: Vec<Finding>,
     ) -> DataCrew {
-        let groups = offer.case.groups.len();
         DataCrew {
-            collector: Collector::new(workers.len(), groups, offer.case.interval_ns),
+            collector: Collector::new(workers.len(), &offer.case),
             side,
             offer: offer.clone(),
             workers,
@@ -107,7 +106,7 @@ impl DataCrew {
                             self.side_name(),
                             failure.text
                         );
-                        events.push(CrewEvent::Failed(Refusal::new(4, "flow-failed", text)));
+                        events.push(CrewEvent::Failed(Refusal::new(4, FLOW_FAILED, text)));
                     }
                     Note::Stranger(socket, from) => events.push(CrewEvent::Stranger(socket, from)),
                 }

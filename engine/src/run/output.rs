@@ -79,7 +79,7 @@ pub(super) fn interval(case: &Case, sample: u32, side: Side, progress: &Progress
     };
     let line = report::live::object(case, sample, name, progress);
     let mut out = io::stdout().lock();
-    if let Err(error) = writeln!(out, "{line}").and_then(|()| out.flush()) {
+    if let Err(error) = out.write_all(line.as_bytes()).and_then(|()| out.flush()) {
         log::debug!("stdout cannot be written: {error}");
     }
 }

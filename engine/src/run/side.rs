@@ -13,11 +13,6 @@ use crate::worker::{FlowOutcome, Role, WorkerOutcome};
 
 use super::collect::{GroupHistograms, text};
 
-/// All flows are reported up to so many; beyond, the slowest and fastest only.
-const ALL_FLOWS: usize = 1000;
-/// Slowest and fastest flows that are reported beyond [`ALL_FLOWS`].
-const EXTREME_FLOWS: usize = 20;
-
 /// Everything that is known when a sample ends on one side.
 pub(super) struct Ending<'a> {
     pub(super) case: &'a Case,
@@ -59,41 +54,24 @@ pub(super) fn report(mut ending: Ending<'_>) -> SideReport {
 }
 
 /// The window's length by this side's clock: between its marks, or, where a count ends the
-/// sample, from the start to the last arrival, or on a side that only sends to the last send.
+/// sample, from the start to the last that came or went.
 fn window_ns(ending: &Ending<'_>) -> u64 {
     let marks = ending.outcomes.iter().filter_map(|o| o.remains.marks);
-    if ending.case.duration_ns().is_some() {
-        return marks
-            .map(|m| m.t1_ns.saturating_sub(m.t0_ns))
-            .max()
-            .unwrap_or(0);
-    }
-    let receives = |o: &WorkerOutcome| {
-        o.flows
-            .iter()
-            .any(|f| !matches!(f.role, Role::StreamSend | Role::DatagramSend))
-    };
-    let arrivals = ending
-        .outcomes
-        .iter()
-        .filter(|o| receives(o))
-        .map(|o| o.arrivals_ns);
-    let (first, last) = arrivals
+    let between = marks
+        .map(|m| m.t1_ns.saturating_sub(m.t0_ns))
+        .max()
+        .unwrap_or(0);
+    let traffic = ending.outcomes.iter().map(|o| o.traffic_ns);
+    let (first, last) = traffic
         .filter(|(first, _)| *first > 0)
         .fold((u64::MAX, 0), |(a, b), (first, last)| {
             (a.min(first), b.max(last))
         });
-    if last > 0 {
-        return last.saturating_sub(first.min(ending.start_ns));
+    if ending.case.duration_ns().is_some() || last == 0 {
+        between
+    } else {
+        last.saturating_sub(first.min(ending.start_ns))
     }
-    let sent = ending.outcomes.iter().map(|o| o.last_sent_ns).max();
-    if let Some(sent) = sent.filter(|sent| *sent > 0) {
-        return sent.saturating_sub(ending.start_ns);
-    }
-    marks
-        .map(|m| m.t1_ns.saturating_sub(m.t0_ns))
-        .max()
-        .unwrap_or(0)
 }
 
 fn of_group<'a>(ending: &'a Ending<'_>, g: usize) -> impl Iterator<Item = &'a FlowOutcome> {
@@ -294,26 +272,15 @@ fn intervals(ending: &Ending<'_>, window_ns: u64) -> Vec<Interval> {
 }
 
 fn flows(ending: &Ending<'_>) -> Vec<FlowReport> {
+    // What accepts takes any connection of crr: it is no flow that the other side knows.
     let mut all: Vec<FlowReport> = ending
         .outcomes
         .iter()
-        .flat_map(|o| o.flows.iter().map(move |f| flow(o.worker, f)))
-        .filter(|f| !f.peer.is_empty())
+        .flat_map(|o| o.flows.iter().map(move |f| (o.worker, f)))
+        .filter(|(_, f)| f.role != Role::Accepted)
+        .map(|(worker, f)| flow(worker, f))
         .collect();
     all.sort_by_key(|f| (f.group, f.flow));
-    if all.len() <= ALL_FLOWS {
-        return all;
-    }
-    let done = |f: &FlowReport| {
-        f.window
-            .received_bytes
-            .max(f.window.sent_bytes)
-            .max(f.transactions)
-    };
-    all.sort_by_key(done);
-    let fastest = all.split_off(all.len() - EXTREME_FLOWS);
-    all.truncate(EXTREME_FLOWS);
-    all.extend(fastest);
     all
 }
 
@@ -387,8 +354,8 @@ fn findings(ending: &mut Ending<'_>) -> Vec<Finding> {
     let ports: u64 = ending.outcomes.iter().map(|o| o.ports_exhausted).sum();
     if ports > 0 {
         let text = format!(
-            "{ports} connections of the {side} found no free source port: TIME_WAIT holds them \
-             (widen net.ipv4.ip_local_port_range, add addresses, or use --close rst)"
+            "{ports} connections of the {side} found no free source port: TIME_WAIT or another \
+             program holds them (widen net.ipv4.ip_local_port_range, add addresses, or use --close rst)"
         );
         findings.push(Finding::new(Severity::Warning, "ports-exhausted", text));
     }

@@ -232,7 +232,9 @@ impl ReceiveBatch {
         );
         let message = &self.headers.messages[at];
         let control = self.control.get(at).map(|control| {
-            let len = (message.msg_hdr.msg_controllen as usize).min(control.len());
+            // Of another width with another C library.
+            let declared: usize = message.msg_hdr.msg_controllen as _;
+            let len = declared.min(control.len());
             cmsg::parse(&control[..len])
         });
         Datagram {

@@ -142,6 +142,7 @@ impl<B: Backend> Worker<B> {
     }
 
     fn count_answer(&mut self, f: usize, bytes: u64) {
+        self.tally.last_sent_ns = self.now;
         let flow = &mut self.flows[f];
         flow.lifetime.sent_bytes += bytes;
         flow.lifetime.sent_messages += 1;

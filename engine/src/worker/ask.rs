@@ -236,6 +236,7 @@ impl<B: Backend> Worker<B> {
 
     /// Counts a transaction that will have no answer.
     pub(super) fn transaction_failed(&mut self, f: usize, transaction: Transaction) {
+        self.tally.last_failure_ns = self.now;
         let group = self.flows[f].group;
         self.totals[group].lifetime.failed += 1;
         if self.recorder.in_window(transaction.start_ns) {

@@ -112,8 +112,10 @@ pub(super) struct Tally {
     /// First and last arrival; 0 where there was none.
     pub(super) first_arrival_ns: u64,
     pub(super) last_arrival_ns: u64,
-    /// When the last send of a stream ended; 0 where there was none.
+    /// When the last send was counted; 0 where none was.
     pub(super) last_sent_ns: u64,
+    /// When the last transaction was given up; 0 where none was.
+    pub(super) last_failure_ns: u64,
     /// Since when nothing arrived: the last arrival, or the begin of the drain.
     pub(super) silent_since_ns: u64,
     /// Time in waits that never sleep, and in those that may.
@@ -121,6 +123,19 @@ pub(super) struct Tally {
     pub(super) slept_ns: u64,
     /// Rounds of the loop that did not sleep, where the CPU is shared.
     pub(super) rounds: u64,
+}
+
+impl Tally {
+    /// When the first bytes came, and when the last came or went. The end of a transaction that
+    /// was given up is one as well: it took its time like any other.
+    pub(super) fn traffic_ns(&self) -> (u64, u64) {
+        let last = self.last_arrival_ns.max(self.last_failure_ns);
+        let last = last.max(self.last_sent_ns);
+        match self.first_arrival_ns {
+            0 => (last, last),
+            first => (first, last),
+        }
+    }
 }
 
 /// Which marks are behind, and what is due next.
@@ -519,7 +534,7 @@ impl<B: Backend> Worker<B> {
     /// The flow can go no further. Said once per worker, unless the sample is ending anyway.
     pub(super) fn broken(&mut self, f: usize, result: i32, what: &str) {
         self.flows[f].ended = true;
-        if self.failed || self.stage != Stage::Running {
+        if self.failed || self.stage != Stage::Running || self.signals.stopping() > 0 {
             return;
         }
         self.failed = true;

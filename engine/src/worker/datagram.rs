@@ -1,11 +1,12 @@
 //! UDP streams: datagrams that name their flow, phase and sequence number.
 
-use crate::backend::{Backend, Control, Event, SendFrom};
+use crate::backend::{Backend, Control, Event, SendFrom, Slot};
 use crate::plan::Limit;
+use crate::sys::socket;
 use crate::traffic::udp::{Arrival, HEADER_BYTES, Header, Phase};
 
 use super::cycle::{BufferUse, Stage, Worker};
-use super::policy::wrong_bytes;
+use super::policy::{self, wrong_bytes};
 
 impl<B: Backend> Worker<B> {
     /// Sends from flow `f` first, then, where nothing is scheduled, from the others in turn, so
@@ -38,7 +39,7 @@ impl<B: Backend> Worker<B> {
         let bytes = flow.budget.peek(per_send);
         let messages = bytes.div_ceil(self.case.request_bytes.max(1));
         let ready = bytes > 0 && (!paced || flow.is_due(messages));
-        if flow.in_flight >= self.choices.depth || !ready {
+        if flow.in_flight >= self.choices.depth || !ready || !self.has_room(f, slot) {
             return false;
         }
         let Some(index) = self.free.pop() else {
@@ -54,6 +55,7 @@ impl<B: Backend> Worker<B> {
         let flow = &mut self.flows[f];
         flow.budget.take(bytes);
         flow.in_flight += 1;
+        flow.room -= 1;
         self.uses[index as usize] = BufferUse {
             phase: phase as u8,
             messages: messages as u32,
@@ -69,6 +71,24 @@ impl<B: Backend> Worker<B> {
             len: bytes as u32,
         };
         self.backend.send(slot, index, from);
+        true
+    }
+
+    /// Whether the kernel is sure to take another datagram at once, or nothing is in flight. Of
+    /// several sends that wait for room in the socket's buffer the kernel wakes any first: the
+    /// receiver would see an order that the path did not make.
+    fn has_room(&mut self, f: usize, slot: Slot) -> bool {
+        if self.flows[f].room > 0 {
+            return true;
+        }
+        if self.flows[f].in_flight > 0 {
+            return false;
+        }
+        let memory = socket::memory_info(self.backend.socket(slot)).unwrap_or_default();
+        let each = policy::footprint(self.case.request_bytes * u64::from(self.choices.per_send));
+        let free = u64::from(memory.send_buffer.saturating_sub(memory.send_queued));
+        // The kernel begins a send where any room is left, so that one always goes or waits.
+        self.flows[f].room = u32::try_from(free / each).unwrap_or(u32::MAX).max(1);
         true
     }
 

@@ -90,6 +90,8 @@ pub struct Flow {
     pub at_t1: Option<Counters>,
     /// Sends in flight.
     pub in_flight: u32,
+    /// Datagrams for which the socket's buffer is known to have room.
+    pub room: u32,
     /// What is left of a limit.
     pub budget: Budget,
     /// Open loop: messages that are due since the beginning.
@@ -143,6 +145,7 @@ impl Flow {
             at_t0: None,
             at_t1: None,
             in_flight: 0,
+            room: 0,
             budget,
             due: 0,
             issued: 0,
@@ -167,12 +170,7 @@ impl Flow {
     /// Counts of the window: between the marks where they were taken, or as kept apart.
     pub fn window_counts(&self) -> Counters {
         match (self.at_t0, self.at_t1) {
-            (Some(a), Some(b)) => Counters {
-                sent_bytes: b.sent_bytes - a.sent_bytes,
-                sent_messages: b.sent_messages - a.sent_messages,
-                received_bytes: b.received_bytes - a.received_bytes,
-                received_messages: b.received_messages - a.received_messages,
-            },
+            (Some(a), Some(b)) => b.since(&a),
             _ => self.window,
         }
     }

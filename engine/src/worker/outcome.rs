@@ -109,10 +109,9 @@ pub struct WorkerOutcome {
     pub receive_operations: u64,
     /// Datagram requests that were dropped since too many waited for their answers.
     pub unanswered: u64,
-    /// First and last arrival, nanoseconds; 0 where there was none.
-    pub arrivals_ns: (u64, u64),
-    /// When the last send of a stream ended, nanoseconds; 0 where there was none.
-    pub last_sent_ns: u64,
+    /// First arrival, and last arrival, send or request given up, nanoseconds; 0 where there was
+    /// none.
+    pub traffic_ns: (u64, u64),
     /// Time spent spinning and sleeping, nanoseconds.
     pub waited_ns: (u64, u64),
     /// What the engine failed of, where it failed.
@@ -155,8 +154,7 @@ impl<B: Backend> Worker<B> {
             ports_exhausted: self.tally.ports_exhausted,
             receive_operations: self.tally.receive_operations,
             unanswered: self.tally.unanswered,
-            arrivals_ns: (self.tally.first_arrival_ns, self.tally.last_arrival_ns),
-            last_sent_ns: self.tally.last_sent_ns,
+            traffic_ns: self.tally.traffic_ns(),
             waited_ns: (self.tally.spun_ns, self.tally.slept_ns),
             remains: self.recorder.finish(),
             error,

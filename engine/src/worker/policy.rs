@@ -251,6 +251,12 @@ fn payload(case: &Case, per_send: u32) -> Vec<u8> {
     (0..largest + PATTERN_PERIOD).map(pattern).collect()
 }
 
+/// Most memory that the kernel takes from the socket's buffer for a send of so many bytes: their
+/// buffer is rounded up to a power of two, and each packet has its descriptor.
+pub fn footprint(bytes: u64) -> u64 {
+    bytes * 5 / 2 + 2048
+}
+
 /// Bytes that differ from the pattern that begins at the offset.
 pub fn wrong_bytes(data: &[u8], from: std::ops::RangeFrom<u64>) -> u64 {
     let wrong = |(byte, at): &(&u8, u64)| **byte != pattern(*at);

@@ -122,6 +122,33 @@ impl Namespace {
         }
     }
 
+    /// A counter of this namespace by the kernel's name for it: `Udp.InDatagrams` of
+    /// /proc/net/snmp, or without a group of /proc/net/snmp6.
+    pub fn counter(&self, name: &str) -> u64 {
+        let value = match name.split_once('.') {
+            Some((group, field)) => self.grouped_counter(group, field),
+            None => {
+                let text = self.run("cat", &["/proc/net/snmp6"]);
+                let mut pairs = text.lines().filter_map(|line| line.split_once(' '));
+                let found = pairs.find(|(key, _)| key.trim_end() == name);
+                found.map(|(_, value)| value.trim().to_string())
+            }
+        };
+        let value = value.unwrap_or_else(|| panic!("no counter {name}"));
+        value
+            .parse()
+            .unwrap_or_else(|_| panic!("{name} is {value:?}"))
+    }
+
+    fn grouped_counter(&self, group: &str, field: &str) -> Option<String> {
+        let text = self.run("cat", &["/proc/net/snmp"]);
+        let mut lines = text.lines().filter_map(|line| line.split_once(": "));
+        let mut next = || Some(lines.find(|(of, _)| *of == group)?.1);
+        let (names, values) = (next()?, next()?);
+        let mut pairs = names.split(' ').zip(values.split(' '));
+        Some(pairs.find(|(key, _)| *key == field)?.1.to_string())
+    }
+
     /// Starts `ringperf` in it.
     pub fn ringperf(&self, arguments: &[&str]) -> Running {
         Running::start(self.command(RINGPERF).args(arguments))
@@ -234,5 +261,53 @@ impl Veth {
     pub fn set_link(&self, up: bool) {
         self.server
             .ip(&["link", "set", Veth::DEVICE, if up { "up" } else { "down" }]);
+    }
+}
+
+/// A client and a server with a router between them that the two do not know of, IPv4.
+pub struct Routed {
+    /// Where the client runs.
+    pub client: Namespace,
+    /// What forwards between the two, by [`Routed::TO_CLIENT`] and [`Routed::TO_SERVER`].
+    pub router: Namespace,
+    /// Where the server runs.
+    pub server: Namespace,
+}
+
+impl Routed {
+    /// The server's address.
+    pub const SERVER: Ipv4Addr = Ipv4Addr::new(10, 78, 2, 1);
+    /// The router's interface towards the client.
+    pub const TO_CLIENT: &'static str = "client0";
+    /// The router's interface towards the server.
+    pub const TO_SERVER: &'static str = "server0";
+
+    /// Three new namespaces, usable at once.
+    pub fn new() -> Routed {
+        let routed = Routed {
+            client: Namespace::new("client"),
+            router: Namespace::new("router"),
+            server: Namespace::new("server"),
+        };
+        let sides = [
+            (&routed.client, Routed::TO_CLIENT, "10.78.1.1", "10.78.1.2"),
+            (&routed.server, Routed::TO_SERVER, "10.78.2.1", "10.78.2.2"),
+        ];
+        for (side, interface, address, gateway) in sides {
+            let peer = ["peer", "name", interface, "netns", routed.router.name()];
+            let add = ["link", "add", Veth::DEVICE, "type", "veth"];
+            side.ip(&[&add[..], &peer].concat());
+            side.ip(&["addr", "add", &format!("{address}/24"), "dev", Veth::DEVICE]);
+            side.ip(&["link", "set", Veth::DEVICE, "up"]);
+            let router = &routed.router;
+            router.ip(&["addr", "add", &format!("{gateway}/24"), "dev", interface]);
+            router.ip(&["link", "set", interface, "up"]);
+            side.ip(&["route", "add", "default", "via", gateway]);
+        }
+        routed
+            .router
+            .run("sh", &["-c", "echo 1 > /proc/sys/net/ipv4/ip_forward"]);
+        routed.client.wait_for(Routed::SERVER.into());
+        routed
     }
 }

@@ -146,7 +146,12 @@ impl Checked<'_> {
             return;
         };
         let ended = terms.received + lost + terms.in_flight;
-        assert_eq!(terms.sent, ended, "{name}: {terms:?}");
+        if terms.unit == "bytes" && terms.in_flight > 0 {
+            // The two queues are read at two instants: what arrived in between is in both.
+            assert!(terms.sent <= ended, "{name}: {terms:?}");
+        } else {
+            assert_eq!(terms.sent, ended, "{name}: {terms:?}");
+        }
     }
 
     fn something_moved(&self) {

@@ -152,7 +152,8 @@ impl Opened {
             return None;
         }
         Some(format!(
-            "the client sees {} -> {}, the server sees {client} -> {server}",
+            "the path translates addresses: the client sees {} -> {}, the server sees {client} -> \
+             {server}",
             self.local, self.peer
         ))
     }

@@ -3,7 +3,7 @@
 use super::liveness::Liveness;
 use super::terms::{active_sides, fills_path, is_exact, opening_ns, planned_ns};
 use super::{CrewNews, SECOND};
-use crate::control::crew::Side;
+use crate::control::crew::{FLOW_FAILED, Side};
 use crate::control::results::Assembly;
 use crate::control::wire::{Message, Offer, Refusal};
 use crate::record::{Progress, SideReport};
@@ -391,7 +391,7 @@ impl ClientSession {
 
     fn server_failed(&mut self, now: u64, refusal: Refusal) -> Vec<ClientAction> {
         if self.phase == Phase::Ending && self.normal_end {
-            self.error.get_or_insert(refusal);
+            self.blame(refusal);
             return Vec::new();
         }
         self.end_with(now, refusal, LAST_WORDS)
@@ -407,9 +407,21 @@ impl ClientSession {
         self.end_with(now, refusal, QUICK_STOP)
     }
 
+    /// Notes why the sample failed. The first reason stands, but that a flow broke is only the
+    /// symptom of what the other side, or its silence, says later.
+    fn blame(&mut self, refusal: Refusal) {
+        if self
+            .error
+            .as_ref()
+            .is_none_or(|error| error.code == FLOW_FAILED)
+        {
+            self.error = Some(refusal);
+        }
+    }
+
     /// Ends the sample for this reason: stops the own crew where it runs, waits shortly.
     fn end_with(&mut self, now: u64, refusal: Refusal, patience: u64) -> Vec<ClientAction> {
-        self.error.get_or_insert(refusal);
+        self.blame(refusal);
         let was = std::mem::replace(&mut self.phase, Phase::Ending);
         if was != Phase::Ending {
             self.deadline = u64::MAX;

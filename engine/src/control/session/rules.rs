@@ -1,9 +1,9 @@
 //! Deadlines and ends, one by one.
 
 use super::*;
-use crate::control::crew::FlowKey;
+use crate::control::crew::{FLOW_FAILED, FlowKey};
 use crate::control::tests::case::{bulk, crr, echo};
-use crate::control::wire::{Message, Offer};
+use crate::control::wire::{Message, Offer, Refusal};
 use crate::plan::{Case, Direction, GroupPlan, Limit, Load, Traffic};
 
 const TIMEOUT: u64 = 5 * SECOND;
@@ -219,3 +219,47 @@ fn an_open_loop_may_fill_the_path() {
     let load = Load::Rate { per_second: 1e6 };
     assert!(terms::fills_path(&Case { load, ..echo(1) }));
 }
+
+#[test]
+fn a_broken_flow_is_the_symptom_of_what_the_server_says_next() {
+    let refusal = |code: &str| Refusal::new(4, code, code);
+    let done = |actions: Vec<ClientAction>| {
+        actions.into_iter().find_map(|action| match action {
+            ClientAction::Done(error) => error.map(|error| error.code),
+            _ => None,
+        })
+    };
+    let broken = || ClientInput::Crew(CrewNews::Failed(refusal(FLOW_FAILED)));
+    let stopped = || ClientInput::Crew(CrewNews::Stopped);
+    let lost = || ClientInput::Lost("gone".to_string());
+
+    let mut session = running_client(bulk(1));
+    session.on(0, broken());
+    let said = Message::Failed(refusal("max-duration"));
+    session.on(1, ClientInput::Message(said));
+    session.on(2, stopped());
+    let end = session.on(LONG_AFTER, ClientInput::Tick);
+    assert_eq!(done(end).as_deref(), Some("max-duration"));
+
+    let mut session = running_client(bulk(1));
+    session.on(0, broken());
+    session.on(1, lost());
+    assert_eq!(
+        done(session.on(2, stopped())).as_deref(),
+        Some("server-lost")
+    );
+
+    let mut session = running_client(bulk(1));
+    session.on(
+        0,
+        ClientInput::Crew(CrewNews::Failed(refusal("worker-failed"))),
+    );
+    session.on(1, lost());
+    assert_eq!(
+        done(session.on(2, stopped())).as_deref(),
+        Some("worker-failed")
+    );
+}
+
+/// Later than anything waits for.
+const LONG_AFTER: u64 = 3600 * SECOND;

@@ -78,7 +78,7 @@ fn rr(joined: &Joined<'_>) -> Figures {
 }
 
 fn percentiles(text: Option<&str>, unanswered: u64, floor: Option<u64>) -> Option<Latency> {
-    latency::latency(text?, unanswered, floor)
+    latency::latency(text, unanswered, floor)
 }
 
 fn tcp(joined: &Joined<'_>) -> Sides<crate::record::TcpReport> {

@@ -113,6 +113,7 @@ pub(super) fn of_group(
             format!("counts do not add up: {}", faults.join("; ")),
         ));
     }
+    found.extend(nothing(joined, figures));
     found.extend(unequal(figures));
     found.extend(unsteady(joined));
     found.extend(udp(joined, figures));
@@ -123,6 +124,28 @@ pub(super) fn of_group(
         finding.text.insert_str(0, joined.label());
     }
     found
+}
+
+/// Traffic was sent and none of it came to anything.
+fn nothing(joined: &Joined<'_>, figures: &Figures) -> Option<Finding> {
+    if joined.plan.traffic == Traffic::Stream {
+        let (sent, received) = (figures.sent.bytes, figures.received.bytes);
+        // A short window may lie between two messages, or miss one that was early.
+        let lost = figures.udp.as_ref().and_then(|udp| udp.lost).unwrap_or(0);
+        let never = joined.to_group.lifetime.received_bytes == 0 || lost > 0;
+        return (sent > 0 && received == 0 && never).then(|| {
+            let text = format!("none of the {sent} bytes sent in the window was received");
+            error("nothing-received", text)
+        });
+    }
+    let counts = figures
+        .transactions
+        .filter(|c| c.started > 0 && c.done == 0)?;
+    let text = format!(
+        "none of the {} transactions of the window was answered",
+        counts.started
+    );
+    Some(error("nothing-answered", text))
 }
 
 fn unequal(figures: &Figures) -> Option<Finding> {

@@ -3,15 +3,18 @@
 use crate::measure::histogram;
 use crate::record::Latency;
 
-/// Percentiles of a histogram as text. `unanswered` transactions rank above every value;
+/// Percentiles of a histogram as text, none where nothing was recorded. `unanswered` transactions rank above every value;
 /// `censored_floor` is the smallest age among those recorded without an answer, so that every
 /// percentile at or above it is a lower bound. None where there is nothing to say.
 pub(super) fn latency(
-    text: &str,
+    text: Option<&str>,
     unanswered: u64,
     censored_floor: Option<u64>,
 ) -> Option<Latency> {
-    let decoded = histogram::decode(text).ok()?;
+    let decoded = match text {
+        Some(text) => histogram::decode(text).ok()?,
+        None => histogram::Recorded::new().histogram().clone(),
+    };
     if decoded.is_empty() && unanswered == 0 {
         return None;
     }
@@ -55,9 +58,20 @@ pub(super) mod tests {
         STANDARD.encode(bytes)
     }
 
+    fn latency_of(text: &str, unanswered: u64, floor: Option<u64>) -> Option<Latency> {
+        latency(Some(text), unanswered, floor)
+    }
+
+    #[test]
+    fn where_nothing_was_answered_every_percentile_is_lost() {
+        let all = latency(None, 9, None).unwrap();
+        assert_eq!((all.count, all.unanswered), (0, 9));
+        assert_eq!(all.lower_bounds.len(), 6);
+    }
+
     #[test]
     fn percentiles_by_rank() {
-        let got = latency(&text((1..=1000).map(|v| (v, 1))), 0, None).unwrap();
+        let got = latency_of(&text((1..=1000).map(|v| (v, 1))), 0, None).unwrap();
         assert_eq!(
             (got.count, got.min, got.p50, got.p90, got.p99),
             (1000, 1, 500, 900, 990)
@@ -69,10 +83,10 @@ pub(super) mod tests {
 
     #[test]
     fn the_unanswered_rank_above_every_value() {
-        let got = latency(&text([(100, 90)]), 10, None).unwrap();
+        let got = latency_of(&text([(100, 90)]), 10, None).unwrap();
         assert_eq!(got.p90, 100);
         assert_eq!(got.lower_bounds, ["p99", "p999", "p9999", "max"]);
-        let none = latency(&text([]), 7, None).unwrap();
+        let none = latency_of(&text([]), 7, None).unwrap();
         assert_eq!((none.count, none.unanswered, none.max), (0, 7, 0));
         assert_eq!(none.lower_bounds.len(), 6);
         assert!(none.mean.is_finite() && none.stdev.is_finite());
@@ -80,15 +94,16 @@ pub(super) mod tests {
 
     #[test]
     fn what_reaches_the_censored_ages_is_a_lower_bound() {
-        let got = latency(&text([(100, 95), (5000, 5)]), 0, Some(4000)).unwrap();
+        let got = latency_of(&text([(100, 95), (5000, 5)]), 0, Some(4000)).unwrap();
         assert_eq!(got.lower_bounds, ["p99", "p999", "p9999", "max"]);
         assert_eq!(got.p90, 100);
     }
 
     #[test]
     fn nothing_is_nothing() {
-        assert_eq!(latency(&text([]), 0, None), None);
-        assert_eq!(latency("no histogram", 3, None), None);
+        assert_eq!(latency_of(&text([]), 0, None), None);
+        assert_eq!(latency_of("no histogram", 3, None), None);
+        assert_eq!(latency(None, 0, None), None);
     }
 
     #[test]
@@ -99,7 +114,7 @@ pub(super) mod tests {
         );
         let both = merge([a.as_str(), b.as_str()].into_iter()).unwrap();
         assert_eq!(count(&both), Some(6));
-        let got = latency(&both, 0, None).unwrap();
+        let got = latency_of(&both, 0, None).unwrap();
         assert_eq!(got.min, 100);
         assert!(got.max >= 3_500_000_000_000);
         assert_eq!(merge([].into_iter()), None);

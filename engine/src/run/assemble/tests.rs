@@ -160,6 +160,29 @@ fn transactions_and_both_directions() {
 }
 
 #[test]
+fn traffic_that_came_to_nothing_is_an_error() {
+    let nothing = |pair: &Pair, code: &str| {
+        let findings = pair.sample().findings;
+        findings
+            .iter()
+            .any(|f| f.code == code && f.severity == Severity::Error)
+    };
+    let mut pair = tcp_stream();
+    assert!(!nothing(&pair, "nothing-received"));
+    pair.server.groups[0].window = Default::default();
+    assert!(!nothing(&pair, "nothing-received"), "not in the window");
+    pair.server.groups[0].lifetime = Default::default();
+    assert!(nothing(&pair, "nothing-received"));
+    pair.client.groups[0].window = Default::default();
+    assert!(!nothing(&pair, "nothing-received"), "nothing was due");
+    let mut pair = rr(Proto::Udp);
+    assert!(!nothing(&pair, "nothing-answered"));
+    let counts = pair.client.groups[0].transactions.as_mut().unwrap();
+    (counts.failed, counts.done) = (counts.started - counts.in_flight, 0);
+    assert!(nothing(&pair, "nothing-answered"));
+}
+
+#[test]
 fn a_stream_cut_short_must_lie_between_its_queues() {
     let mut pair = tcp_stream();
     for flow in &mut pair.client.flows {

@@ -1,0 +1,269 @@
+//! Between start and stop a worker does not touch the allocator, whatever it drives.
+
+mod support;
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::os::fd::OwnedFd;
+use std::sync::{Mutex, MutexGuard};
+use std::time::{Duration, Instant};
+
+use ringperf::plan::{
+    Case, Direction, Family, GroupPlan, Limit, Load, Options, Proto, Test, Traffic,
+};
+use ringperf::sys::clock::monotonic_ns;
+use ringperf::worker::{Adopted, Command, Note, WorkerHandle, WorkerPlan, spawn};
+use support::alloc::{self, Counting, Counts};
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+const MS: u64 = 1_000_000;
+
+/// One watch at a time in a process.
+fn alone() -> MutexGuard<'static, ()> {
+    static WATCH: Mutex<()> = Mutex::new(());
+    WATCH.lock().unwrap_or_else(|broken| broken.into_inner())
+}
+
+fn case(proto: Proto, test: Test, flows: u32) -> Case {
+    let traffic = match test {
+        Test::Rr => Traffic::Rr,
+        Test::Crr => Traffic::Crr,
+        _ => Traffic::Stream,
+    };
+    let group = |direction| GroupPlan { traffic, direction };
+    let up = group(Direction::ClientToServer);
+    let down = group(Direction::ServerToClient);
+    Case {
+        name: "allocation".to_string(),
+        proto,
+        test,
+        groups: match test {
+            Test::Bidir => vec![up, down],
+            Test::Reverse => vec![down],
+            _ => vec![up],
+        },
+        request_bytes: 1000,
+        response_bytes: if traffic == Traffic::Stream { 0 } else { 1000 },
+        size_from_path_mtu: false,
+        flows,
+        workers: 1,
+        server_workers: 1,
+        depth: None,
+        load: Load::Closed,
+        family: Family::V4,
+        limit: Limit::Duration { ns: 10_000 * MS },
+        warmup_ns: 50 * MS,
+        interval_ns: 100 * MS,
+        options: Options {
+            timeout_ns: 50 * MS,
+            ..Options::default()
+        },
+    }
+}
+
+fn stream() -> (OwnedFd, OwnedFd) {
+    let listener = TcpListener::bind((LOOPBACK, 0)).expect("loopback");
+    let address = listener.local_addr().expect("bound");
+    let client = TcpStream::connect(address).expect("loopback");
+    let (server, _) = listener.accept().expect("connected");
+    (client.into(), server.into())
+}
+
+fn datagrams() -> (OwnedFd, OwnedFd) {
+    let bound = || UdpSocket::bind((LOOPBACK, 0)).expect("loopback");
+    let (client, server) = (bound(), bound());
+    let address = |socket: &UdpSocket| socket.local_addr().expect("bound");
+    client.connect(address(&server)).expect("loopback");
+    server.connect(address(&client)).expect("loopback");
+    (client.into(), server.into())
+}
+
+/// A worker of one side, without flows yet.
+fn worker(case: &Case, client: bool) -> WorkerHandle {
+    let plan = WorkerPlan {
+        index: u32::from(!client),
+        workers: 1,
+        cpu: None,
+        client,
+        case: case.clone(),
+        session: 7,
+    };
+    spawn(plan).expect("a thread")
+}
+
+fn tell(worker: &WorkerHandle, command: Command) {
+    worker.commands.send(command).expect("it listens");
+}
+
+fn give_flows(case: &Case, client: &WorkerHandle, server: &WorkerHandle) {
+    for group in 0..case.groups.len() as u32 {
+        for flow in 0..case.flows {
+            let (own, other) = match case.proto {
+                Proto::Tcp => stream(),
+                Proto::Udp => datagrams(),
+            };
+            for (worker, socket) in [(client, own), (server, other)] {
+                let adopted = Adopted {
+                    group,
+                    flow,
+                    socket,
+                };
+                tell(worker, Command::Adopt(adopted));
+            }
+        }
+    }
+}
+
+fn give_listener(client: &WorkerHandle, server: &WorkerHandle) {
+    let listener = TcpListener::bind((LOOPBACK, 0)).expect("loopback");
+    let address = listener.local_addr().expect("bound");
+    tell(server, Command::Listener(listener.into(), LOOPBACK));
+    tell(client, Command::Target(address));
+}
+
+fn armed(worker: &WorkerHandle) {
+    tell(worker, Command::Arm);
+    match worker.notes.recv_timeout(Duration::from_secs(10)) {
+        Ok(Note::Armed) => {}
+        other => panic!("not armed: {other:?}"),
+    }
+}
+
+/// What the workers counted and what they did to the allocator while they ran.
+struct Watched {
+    counts: Counts,
+    moved: u64,
+    failed: u64,
+}
+
+/// Runs both workers for half a second, and takes their batches as the control thread does.
+fn watch(client: WorkerHandle, server: WorkerHandle) -> Watched {
+    let mut workers = [client, server];
+    workers.iter().for_each(armed);
+    // Saying that it is armed is the last that a worker may allocate for.
+    std::thread::sleep(Duration::from_millis(50));
+    let watch = alloc::watch_threads("worker-");
+    let start = monotonic_ns();
+    workers
+        .iter()
+        .for_each(|worker| worker.signals.start(start));
+    let until = Instant::now() + Duration::from_millis(500);
+    let mut batches = 0;
+    while Instant::now() < until {
+        for worker in &mut workers {
+            while let Some(batch) = worker.batches.take() {
+                batches += 1;
+                worker.batches.give_back(batch);
+            }
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let counts = watch.so_far();
+    workers.iter().for_each(|worker| worker.signals.stop());
+    drop(watch);
+    assert!(batches > 2, "{batches} batches in five intervals");
+    let outcomes = workers.map(|worker| worker.join().0.expect("it ran"));
+    let flows = || outcomes.iter().flat_map(|outcome| &outcome.flows);
+    let totals = outcomes.iter().flat_map(|outcome| &outcome.groups);
+    Watched {
+        counts,
+        moved: flows().map(|flow| flow.lifetime.received_bytes).sum(),
+        failed: totals.map(|group| group.totals.lifetime.failed).sum(),
+    }
+}
+
+fn check(what: &str, case: &Case) {
+    let (client, server) = (worker(case, true), worker(case, false));
+    if case.test == Test::Crr {
+        give_listener(&client, &server);
+    } else {
+        give_flows(case, &client, &server);
+    }
+    let watched = watch(client, server);
+    assert!(watched.moved > 0, "{what}: nothing moved");
+    assert_eq!(watched.counts, Counts::default(), "{what}");
+}
+
+#[test]
+fn no_kind_of_traffic_allocates() {
+    let _alone = alone();
+    let kinds = [
+        (Proto::Tcp, Test::Stream),
+        (Proto::Tcp, Test::Bidir),
+        (Proto::Tcp, Test::Rr),
+        (Proto::Tcp, Test::Crr),
+        (Proto::Udp, Test::Stream),
+        (Proto::Udp, Test::Bidir),
+        (Proto::Udp, Test::Rr),
+    ];
+    for (proto, test) in kinds {
+        for flows in [1, 40] {
+            check(
+                &format!("{proto:?} {test:?} x{flows}"),
+                &case(proto, test, flows),
+            );
+        }
+    }
+}
+
+#[test]
+fn neither_schedules_nor_options_allocate() {
+    let _alone = alone();
+    let kinds = [
+        (Proto::Tcp, Test::Stream),
+        (Proto::Tcp, Test::Rr),
+        (Proto::Tcp, Test::Crr),
+        (Proto::Udp, Test::Stream),
+        (Proto::Udp, Test::Rr),
+    ];
+    for (proto, test) in kinds {
+        let mut paced = case(proto, test, 30);
+        paced.load = Load::Rate { per_second: 3000.0 };
+        check(&format!("{proto:?} {test:?} paced"), &paced);
+        let mut thorough = case(proto, test, 30);
+        thorough.options.verify = true;
+        thorough.depth = (test == Test::Rr).then_some(8);
+        thorough.options.think_ns = if test == Test::Rr { 3 * MS } else { 0 };
+        thorough.options.congestion = (proto == Proto::Tcp).then(|| "cubic".to_string());
+        check(&format!("{proto:?} {test:?} thorough"), &thorough);
+    }
+}
+
+#[test]
+fn failures_do_not_allocate() {
+    let _alone = alone();
+    // Requests that nobody answers: they time out and are asked again.
+    let silent = case(Proto::Udp, Test::Rr, 20);
+    let (client, other) = (worker(&silent, true), worker(&silent, false));
+    let mut sinks = Vec::new();
+    for flow in 0..silent.flows {
+        let (socket, sink) = datagrams();
+        sinks.push(sink);
+        tell(
+            &client,
+            Command::Adopt(Adopted {
+                group: 0,
+                flow,
+                socket,
+            }),
+        );
+    }
+    let watched = watch(client, other);
+    assert!(watched.failed >= 20, "{} timed out", watched.failed);
+    assert_eq!(watched.counts, Counts::default(), "time-outs");
+
+    // Connections that nobody accepts.
+    let refused = case(Proto::Tcp, Test::Crr, 20);
+    let (client, other) = (worker(&refused, true), worker(&refused, false));
+    let nobody = TcpListener::bind((LOOPBACK, 0)).expect("loopback");
+    let address: SocketAddr = nobody.local_addr().expect("bound");
+    drop(nobody);
+    tell(&client, Command::Target(address));
+    let watched = watch(client, other);
+    assert!(watched.failed > 20, "{} refused", watched.failed);
+    // A pause of a millisecond follows each.
+    assert!(watched.failed <= 20 * 600, "{} refused", watched.failed);
+    assert_eq!(watched.counts, Counts::default(), "refused connections");
+}

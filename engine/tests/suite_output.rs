@@ -1,0 +1,352 @@
+//! What goes where: stdout, stderr, files, pipes that close and disks that are full.
+
+mod support;
+
+use std::fs::File;
+use std::process::{Command, Output, Stdio};
+use std::time::Duration;
+
+use support::process::{RINGPERF, Running, ringperf};
+use support::session::{STANDING, Scratch, Server, code, document, one_document};
+
+const SHORT: [&str; 6] = [
+    "--duration",
+    "300ms",
+    "--warmup",
+    "100ms",
+    "--interval",
+    "100ms",
+];
+
+#[test]
+fn a_stream_of_objects_and_the_document_last() {
+    let server = Server::start(&[]);
+    let asked = ["--test", "stream,rr", "--samples", "2", "--json-stream"];
+    let ended = server
+        .client(&[&asked[..], &SHORT].concat())
+        .ended(STANDING);
+    assert_eq!(code(&ended), 0, "{ended:?}");
+    assert_eq!(ended.stderr, "", "nothing beside it");
+    let mut lines: Vec<&str> = ended.stdout.lines().collect();
+    let run = one_document(lines.pop().expect("the document"));
+    assert_eq!(run.cases.len(), 2);
+    for case in &run.cases {
+        assert_eq!(case.samples.len(), 2);
+        for sample in &case.samples {
+            for (side, intervals) in [
+                ("client", &sample.intervals.client),
+                ("server", &sample.intervals.server),
+            ] {
+                let of_this = |value: &&serde_json::Value| {
+                    value["case"] == case.case.name
+                        && value["sample"] == sample.number
+                        && value["side"] == side
+                        && value["index"].as_i64() >= Some(0)
+                };
+                let values: Vec<serde_json::Value> = lines
+                    .iter()
+                    .map(|line| serde_json::from_str(line).expect("an object"))
+                    .collect();
+                assert!(values.iter().all(|value| value["type"] == "interval"));
+                let streamed: Vec<_> = values.iter().filter(of_this).collect();
+                assert_eq!(streamed.len(), intervals.len(), "{side}: {streamed:?}");
+                for (value, interval) in streamed.iter().zip(intervals) {
+                    let group = &value["groups"][0];
+                    assert_eq!(group["received_bytes"], interval.counters.received_bytes);
+                    assert_eq!(group["transactions"], interval.transactions);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn an_interrupted_stream_has_its_document_last() {
+    let server = Server::start(&[]);
+    let asked = ["--duration", "60s", "--interval", "100ms", "--json-stream"];
+    let client = server.client(&asked);
+    client.wait_for_stdout("\"index\":3", STANDING);
+    client.signal("INT");
+    let ended = client.ended(STANDING);
+    assert_eq!(code(&ended), 130, "{ended:?}");
+    let run = one_document(ended.stdout.lines().last().expect("the document"));
+    assert_eq!(run.error.expect("an error").exit_code, 130);
+    for line in ended.stdout.lines() {
+        let value: serde_json::Value = serde_json::from_str(line).expect("an object");
+        assert!(value.is_object());
+    }
+}
+
+#[test]
+fn quiet_is_quiet() {
+    let server = Server::start(&[]);
+    for asked in [
+        &["--quiet"][..],
+        &["--quiet", "-b", "1G"],
+        &["-q", "--json", "-"],
+    ] {
+        let ended = server.client(&[asked, &SHORT].concat()).ended(STANDING);
+        assert_eq!(code(&ended), 0, "{ended:?}");
+        assert_eq!(ended.stderr, "", "{asked:?}");
+        assert!(!ended.stdout.is_empty());
+    }
+}
+
+#[test]
+fn in_a_pipe_lines_are_plain() {
+    let server = Server::start(&[]);
+    let ended = server.client(&SHORT).ended(STANDING);
+    assert_eq!(code(&ended), 0, "{ended:?}");
+    let lines: Vec<&str> = ended.stderr.lines().collect();
+    assert_eq!(
+        lines
+            .iter()
+            .filter(|line| line.starts_with("[  0."))
+            .count(),
+        3
+    );
+    for text in [&ended.stderr, &ended.stdout] {
+        assert!(!text.contains(['\r', '\u{1b}']), "{text:?}");
+    }
+    assert!(ended.stdout.contains("tcp stream 128K"), "{}", ended.stdout);
+}
+
+/// Runs a client whose stdout and stderr are as given.
+fn with_outputs(server: &Server, arguments: &[&str], out: Stdio, err: Stdio) -> Output {
+    Command::new(RINGPERF)
+        .args(["run", &server.host()])
+        .args(arguments)
+        .args(SHORT)
+        .stdin(Stdio::null())
+        .stdout(out)
+        .stderr(err)
+        .output()
+        .expect("it starts")
+}
+
+/// The writing end of a pipe that nobody reads.
+fn broken_pipe() -> Stdio {
+    let (reader, writer) = std::io::pipe().expect("a pipe");
+    drop(reader);
+    writer.into()
+}
+
+fn full() -> Stdio {
+    let file = File::options().write(true).open("/dev/full");
+    file.expect("it is always there").into()
+}
+
+#[test]
+fn a_stdout_that_cannot_be_written() {
+    let server = Server::start(&[]);
+    for arguments in [&[][..], &["--json", "-"], &["--json-stream"]] {
+        for (out, cause) in [(broken_pipe(), "Broken pipe"), (full(), "No space left")] {
+            let kept = Scratch::new("stdout");
+            let output = ["--output", kept.text()];
+            let all = [arguments, &output].concat();
+            let ended = with_outputs(&server, &all, out, Stdio::piped());
+            let text = String::from_utf8_lossy(&ended.stderr);
+            assert_eq!(ended.status.code(), Some(4), "{arguments:?}: {text}");
+            assert!(text.contains(cause), "{arguments:?}: {text}");
+            assert!(!text.contains("panicked"), "{arguments:?}: {text}");
+            assert!(kept.only_run().complete, "nothing measured is lost");
+        }
+    }
+}
+
+#[test]
+fn a_reader_that_has_seen_enough() {
+    let server = Server::start(&[]);
+    let case = SHORT.join(" ");
+    for arguments in ["", "--json -", "--json-stream"] {
+        let script = format!(
+            "{{ {RINGPERF} run {} {case} {arguments}; echo ended $? >&2; }} | head -c 10",
+            server.host()
+        );
+        let ended = Running::start(Command::new("sh").args(["-c", &script])).ended(STANDING);
+        assert_eq!(ended.stdout.len(), 10, "{ended:?}");
+        assert!(!ended.stderr.contains("panicked"), "{ended:?}");
+        // Whether the pipe was gone before the last write is the reader's doing.
+        let expected = ["ended 0", "ended 4"];
+        assert!(
+            expected.iter().any(|code| ended.stderr.contains(code)),
+            "{ended:?}"
+        );
+    }
+}
+
+/// Closed descriptors are not taken by sockets, which would then carry text.
+#[test]
+fn outputs_that_are_closed() {
+    let server = Server::start(&[]);
+    let case = SHORT.join(" ");
+    for closed in [">&-", "2>&-", ">&- 2>&-", "<&- >&- 2>&-"] {
+        let kept = Scratch::new("closed");
+        let script = format!(
+            "{RINGPERF} run {} {case} --output {} {closed}",
+            server.host(),
+            kept.text()
+        );
+        let ended = Running::start(Command::new("sh").args(["-c", &script])).ended(STANDING);
+        assert_eq!(code(&ended), 0, "{closed}: {ended:?}");
+        let run = kept.only_run();
+        let counts = &run.cases[0].samples[0].groups[0].figures.reconciliation;
+        assert!(run.complete && counts.reconciled, "{closed}: {counts:?}");
+    }
+}
+
+#[test]
+fn a_stderr_that_nobody_reads() {
+    let server = Server::start(&[]);
+    let ended = with_outputs(&server, &["--json", "-"], Stdio::piped(), broken_pipe());
+    assert_eq!(ended.status.code(), Some(0));
+    assert!(one_document(&String::from_utf8_lossy(&ended.stdout)).complete);
+    let vacant = with_outputs(
+        &server,
+        &["--flows", "0", "--json", "-"],
+        Stdio::piped(),
+        full(),
+    );
+    assert_eq!(vacant.status.code(), Some(2));
+    one_document(&String::from_utf8_lossy(&vacant.stdout));
+    let unreachable = Command::new(RINGPERF)
+        .args(["-vvv", "run", "127.0.0.1:1", "--json", "-"])
+        .stderr(broken_pipe())
+        .output()
+        .expect("it starts");
+    assert_eq!(unreachable.status.code(), Some(4));
+    one_document(&String::from_utf8_lossy(&unreachable.stdout));
+}
+
+#[test]
+fn files_that_cannot_be_written_lose_nothing_of_the_others() {
+    let server = Server::start(&[]);
+    let kept = Scratch::new("kept");
+    let file = Scratch::new("file");
+    let path = file.path().join("result.json");
+    let asked = ["--json", "/dev/full", "--output", kept.text()];
+    let ended = server
+        .client(&[&asked[..], &SHORT].concat())
+        .ended(STANDING);
+    assert_eq!(code(&ended), 4, "{ended:?}");
+    assert!(ended.stderr.contains("/dev/full") && ended.stderr.contains("No space left"));
+    assert!(
+        ended.stdout.contains("tcp stream 128K"),
+        "the table: {ended:?}"
+    );
+    assert!(kept.only_run().complete);
+
+    // A file where the directory is to be.
+    std::fs::write(&path, "x").expect("a file");
+    let path = path.to_str().expect("text");
+    let asked = ["--json", "-", "--output", path];
+    let ended = server
+        .client(&[&asked[..], &SHORT].concat())
+        .ended(STANDING);
+    assert_eq!(code(&ended), 4, "{ended:?}");
+    assert!(ended.stderr.contains(path), "{ended:?}");
+    assert!(document(&ended).complete);
+    assert_eq!(std::fs::read_to_string(path).expect("as it was"), "x");
+}
+
+#[test]
+fn every_run_is_kept_and_the_last_one_by_name() {
+    let server = Server::start(&[]);
+    let scratch = Scratch::new("every");
+    let (dir, file) = (
+        scratch.path().join("runs"),
+        scratch.path().join("last.json"),
+    );
+    let (dir, file) = (dir.to_str().expect("text"), file.to_str().expect("text"));
+    let mut uuids = Vec::new();
+    for _ in 0..2 {
+        let asked = ["--json", file, "--output", dir, "--title", "a title"];
+        let ended = server
+            .client(&[&asked[..], &SHORT].concat())
+            .ended(STANDING);
+        assert_eq!(code(&ended), 0, "{ended:?}");
+        assert!(
+            ended.stdout.contains("a title"),
+            "the table as well: {ended:?}"
+        );
+        let run = one_document(&std::fs::read_to_string(file).expect("written"));
+        assert_eq!(run.title.as_deref(), Some("a title"));
+        uuids.push(format!("{}.json", run.uuid));
+    }
+    let names = std::fs::read_dir(dir).expect("made");
+    let mut names: Vec<String> = names
+        .map(|entry| {
+            entry
+                .expect("readable")
+                .file_name()
+                .into_string()
+                .expect("text")
+        })
+        .collect();
+    names.sort();
+    uuids.sort();
+    assert_eq!(names, uuids);
+}
+
+/// The commands of the README that name a host, as printed, but shorter.
+#[test]
+fn the_readme_tells_the_truth() {
+    let readme = include_str!("../../README.md");
+    let commands: Vec<Vec<&str>> = readme
+        .lines()
+        .filter_map(|line| line.trim().strip_prefix("ringperf run HOST "))
+        .map(|line| line.split("  ").next().unwrap_or(line).split(' ').collect())
+        .collect();
+    assert!(commands.len() >= 8, "{commands:?}");
+    let server = Server::start(&[]);
+    let scratch = Scratch::new("readme");
+    for command in commands {
+        let mut client = Command::new(RINGPERF);
+        client
+            .current_dir(scratch.path())
+            .args(["run", &server.host()]);
+        client
+            .args(&command)
+            .args(["--duration", "200ms", "--warmup", "100ms"]);
+        let ended = Running::start(&mut client).ended(Duration::from_secs(60));
+        assert_eq!(code(&ended), 0, "{command:?}: {ended:?}");
+    }
+    let result = scratch.path().join("result.json");
+    one_document(&std::fs::read_to_string(result).expect("as the README says"));
+    assert_eq!(
+        std::fs::read_dir(scratch.path().join("runs"))
+            .expect("made")
+            .count(),
+        1
+    );
+    for limits in readme.lines().filter(|line| line.contains("`--allow")) {
+        for flag in limits
+            .split('`')
+            .skip(1)
+            .step_by(2)
+            .filter(|flag| flag.starts_with("--"))
+        {
+            let help = ringperf(&["serve", "--help"]).ended(STANDING).stdout;
+            let name = flag.split(' ').next().unwrap_or(flag);
+            assert!(help.contains(name), "{name}");
+        }
+    }
+}
+
+/// The first command of the README: both sides in this process, four cases.
+#[test]
+fn the_tour() {
+    let ended = ringperf(&["run"]).ended(Duration::from_secs(60));
+    assert_eq!(code(&ended), 0, "{ended:?}");
+    for case in ["tcp stream", "tcp rr", "udp stream", "udp rr"] {
+        assert!(ended.stdout.contains(case), "{case}: {}", ended.stdout);
+    }
+    let ended = ringperf(&["run", "--duration", "100ms", "--json", "-"]).ended(STANDING);
+    let mut text = String::new();
+    ended
+        .stdout
+        .as_bytes()
+        .read_to_string(&mut text)
+        .expect("text");
+    assert!(one_document(&text).complete, "{ended:?}");
+}
