@@ -39,7 +39,6 @@ enum Task {
         /// Which; all without it.
         suite: Option<Tests>,
     },
-    /// ringperf beside other tools on this machine, as root.
     /// ringperf beside other tools on this machine, as root; instruction counts.
     Bench(bench::Arguments),
 }

@@ -1,7 +1,7 @@
 //! ringperf beside the tools that people use today: same CPUs, same congestion control, same
 //! namespace, alternated, so that the machine's drift falls on both.
 
-mod instr;
+pub mod instr;
 mod namespace;
 mod numbers;
 mod peers;

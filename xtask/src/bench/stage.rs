@@ -1,8 +1,14 @@
 //! Where the tools play: one namespace's loopback, or two namespaces with a veth pair between.
 
+use std::time::Duration;
+
 use anyhow::Result;
 
 use super::namespace::Namespace;
+use crate::exec::{Show, run};
+
+/// Longest that a sysctl may take.
+const LIMIT: Duration = Duration::from_secs(10);
 
 /// What lies between client and server.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
@@ -27,6 +33,14 @@ impl Path {
 /// Addresses for tests of networks, which no other route of a fresh namespace has.
 const CLIENT: &str = "198.18.0.1";
 const SERVER: &str = "198.18.0.2";
+
+/// Connections by the hundred thousand within a minute need more ports than there are, so that
+/// those that ended a second ago are taken again, as loopback does by itself. The ports lie above
+/// those that servers listen on.
+const SYSCTLS: [&str; 2] = [
+    "net.ipv4.tcp_tw_reuse=1",
+    "net.ipv4.ip_local_port_range=20000\t65535",
+];
 
 /// The namespaces of a comparison, removed when dropped.
 #[derive(Debug)]
@@ -61,7 +75,26 @@ impl Stage {
                 stage.link()?;
             }
         }
+        stage.widen_ports(&stage.client)?;
+        stage.widen_ports(stage.server())?;
         Ok(stage)
+    }
+
+    fn widen_ports(&self, inside: &Namespace) -> Result<()> {
+        for sysctl in SYSCTLS {
+            let finished = run(
+                inside.command(&format!("sysctl -qw {sysctl}")),
+                LIMIT,
+                Show::No,
+            )?;
+            if !finished.success {
+                let why = finished.stderr.trim().to_string();
+                crate::say(&format!(
+                    "{sysctl}: {why}; connection rates may run out of ports"
+                ));
+            }
+        }
+        Ok(())
     }
 
     fn link(&self) -> Result<()> {

@@ -4,12 +4,13 @@ use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use serde_json::Value;
 
 use super::super::stage::Stage;
-use super::case::{Case, Proto, Row};
+use super::case::{Case, Job, Mode, Proto, Row};
 use super::tools::{Basis, Call, Figure};
 use super::watch::{Pair, Window, watch};
-use crate::exec::{Show, interrupted, run_watched};
+use crate::exec::{Finished, Show, interrupted, run_watched};
 
 /// Longest that a client may take beyond its traffic: one peer waits for several seconds.
 const SLACK: Duration = Duration::from_secs(15);
@@ -18,7 +19,7 @@ const SLACK: Duration = Duration::from_secs(15);
 /// share of it.
 const SETTLED_S: f64 = 0.2;
 const FROM: f64 = 0.2;
-const TO: f64 = 0.9;
+const TO: f64 = 0.8;
 
 /// One run of one tool.
 #[derive(Clone, PartialEq, Debug)]
@@ -30,12 +31,19 @@ pub struct Reading {
 }
 
 impl Reading {
-    /// The rate that is compared: what arrived. Of a tool that counts what it sends it is the
-    /// kernel's count.
+    /// The rate that is compared: what arrived. Of a tool that counts what it sends, small
+    /// messages are as the kernel counted them, datagrams its own count times the share that the
+    /// kernel saw arrive. What large messages leave in buffers is nothing beside their rate.
     pub fn rate(&self, case: &Case) -> f64 {
+        let window = &self.window;
         match (self.figure.basis, case.proto) {
             (Basis::Received, _) => self.figure.rate,
-            (Basis::Sent, _) => self.kernel_rate(case),
+            (Basis::Sent, Proto::Tcp) if case.is_bulk() => self.figure.rate,
+            (Basis::Sent, Proto::Tcp) => self.kernel_rate(case),
+            (Basis::Sent, Proto::Udp) => {
+                let arrived = window.datagrams_in / window.datagrams_out.max(1.0);
+                self.figure.rate * arrived.min(1.0)
+            }
         }
     }
 
@@ -47,9 +55,15 @@ impl Reading {
         }
     }
 
-    /// CPU seconds of both sides per operation.
+    /// CPU seconds of both sides per operation: by the kernel's count of the same time where it
+    /// counts operations, else by the tool's rate.
     pub fn cpu(&self, case: &Case) -> f64 {
-        self.window.cpu() / self.rate(case)
+        let counts = case.job == Job::Stream && case.mode != Mode::Offload;
+        let rate = match counts {
+            true => self.kernel_rate(case),
+            false => self.rate(case),
+        };
+        self.window.cpu() / rate
     }
 }
 
@@ -146,8 +160,7 @@ fn once(stage: &Stage, call: &Call, case: &Case, seconds: u32) -> Result<Reading
     server.end_at_once();
     let finished = finished?;
     if !finished.success {
-        let said = format!("{}\n{}", finished.stdout.trim(), finished.stderr.trim());
-        bail!("it failed: {}", last_line(&said));
+        bail!("it failed: {}", reason(&finished));
     }
     let window = window.map_err(|_| anyhow::anyhow!("the watcher panicked"))??;
     accept(stage, case, &window)?;
@@ -174,6 +187,43 @@ fn accept(stage: &Stage, case: &Case, window: &Window) -> Result<()> {
     Ok(())
 }
 
+/// What a tool says of its failure: the texts of a document, else its last line.
+fn reason(finished: &Finished) -> String {
+    let document: Option<Value> = serde_json::from_str(&finished.stdout).ok();
+    let mut texts = Vec::new();
+    if let Some(document) = &document {
+        errors(document, &mut texts);
+    }
+    let said = match last_line(&finished.stderr) {
+        "" => last_line(&finished.stdout),
+        line => line,
+    };
+    match texts.is_empty() {
+        true => said.to_string(),
+        false => texts.join("; "),
+    }
+}
+
+/// The text of everything in a document that is named an error, or is one by its severity.
+fn errors(value: &Value, texts: &mut Vec<String>) {
+    match value {
+        Value::Array(all) => all.iter().for_each(|one| errors(one, texts)),
+        Value::Object(fields) => {
+            let text = |of: Option<&Value>| of.and_then(Value::as_str).map(str::to_string);
+            if fields
+                .get("severity")
+                .is_some_and(|severity| severity == "error")
+            {
+                texts.extend(text(fields.get("text")));
+            }
+            texts.extend(text(fields.get("error")));
+            fields.values().for_each(|one| errors(one, texts));
+        }
+        _ => {}
+    }
+    texts.dedup();
+}
+
 fn last_line(text: &str) -> &str {
     text.trim().lines().next_back().unwrap_or("")
 }
@@ -196,6 +246,7 @@ mod tests {
     fn one_that_counts_sends_is_compared_on_receives() {
         let window = Window {
             datagrams_in: 900.0,
+            datagrams_out: 1200.0,
             payload_in: 64.0 * 800.0,
             client_cpu: 0.5,
             server_cpu: 0.3,
@@ -204,14 +255,31 @@ mod tests {
         };
         let datagrams = ROWS[12].case;
         assert_eq!(datagrams.to_string(), "udp stream 64 x1");
-        assert_eq!(reading(Basis::Sent, window.clone()).rate(&datagrams), 900.0);
+        assert_eq!(reading(Basis::Sent, window.clone()).rate(&datagrams), 750.0);
         assert_eq!(
             reading(Basis::Received, window.clone()).rate(&datagrams),
             1000.0
         );
         let sent = reading(Basis::Sent, window);
         assert_eq!(sent.rate(&ROWS[0].case), 800.0);
+        assert_eq!(sent.rate(&ROWS[2].case), 1000.0);
         assert!((sent.cpu(&datagrams) - 0.9 / 900.0).abs() < 1e-12);
+    }
+
+    #[test]
+    fn a_document_says_why_it_failed() {
+        let finished = |stdout: &str, stderr: &str| Finished {
+            stdout: stdout.to_string(),
+            stderr: stderr.to_string(),
+            ..Finished::default()
+        };
+        let document = "{\"cases\": [{\"error\": null, \"samples\": [{\"findings\": [\
+                        {\"severity\": \"error\", \"text\": \"they differ\"},\
+                        {\"severity\": \"info\", \"text\": \"unpaced\"}]}]}],\
+                        \"error\": \"no data\"}";
+        assert_eq!(reason(&finished(document, "noise")), "no data; they differ");
+        assert_eq!(reason(&finished("a\nb\n", "")), "b");
+        assert_eq!(reason(&finished("a", "refused\n")), "refused");
     }
 
     #[test]

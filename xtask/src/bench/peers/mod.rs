@@ -38,6 +38,9 @@ pub struct Options {
     /// A directory with peers; what is there comes before what is on the path
     #[arg(long, value_name = "DIR")]
     peers: Option<PathBuf>,
+    /// The ringperf to measure [default: this tree's, built for it]
+    #[arg(long, value_name = "FILE")]
+    program: Option<PathBuf>,
     /// Seconds of every run
     #[arg(long, value_name = "S", default_value_t = 2)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=60))]
@@ -66,7 +69,12 @@ impl Options {
 ///
 /// Where ringperf does not build, the namespaces cannot be made, or the user interrupts.
 pub fn compare(root: &std::path::Path, rounds: u32, options: &Options) -> Result<u8> {
-    let program = build(root)?;
+    let program = match &options.program {
+        Some(program) => program
+            .canonicalize()
+            .with_context(|| program.display().to_string())?,
+        None => build(root)?,
+    };
     let program = program.to_str().context("the path is not text")?;
     let programs = Programs::new(options.peers.as_deref());
     let bench = Bench {

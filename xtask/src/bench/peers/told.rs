@@ -188,13 +188,13 @@ fn told(case: &Case, one: &Contestant) -> String {
         Err(why) => format!("{label:<27} failed: {}", why.replace('\n', " ")),
         Ok(readings) if readings.is_empty() => format!("{label:<27} did not run"),
         Ok(readings) => {
-            let cells = cells(case, readings);
-            let [rate, cpu, sides, kernel, latency] = cells;
-            let latency = match latency.as_str() {
-                "" => String::new(),
-                some => format!("  {some}"),
-            };
-            format!("{label:<27} {rate:<26} {cpu} ({sides})  {kernel}{latency}")
+            let [rate, cpu, sides, kernel, latency] = cells(case, readings);
+            let mut line = format!("{label:<27} {rate:<26} {cpu} ({sides})");
+            for more in [kernel, latency].iter().filter(|more| !more.is_empty()) {
+                line.push_str("  ");
+                line.push_str(more);
+            }
+            line
         }
     }
 }
@@ -203,10 +203,6 @@ fn told(case: &Case, one: &Contestant) -> String {
 pub fn cells(case: &Case, readings: &[Reading]) -> [String; 5] {
     let (_, scale) = case.unit();
     let (cpu_unit, operations) = case.cpu_unit();
-    let middle = |each: &dyn Fn(&Reading) -> f64| {
-        let values: Vec<f64> = readings.iter().map(each).collect();
-        median(&values).unwrap_or(0.0)
-    };
     let rates = rates(case, readings);
     let (low, high) = range(&rates).unwrap_or((0.0, 0.0));
     let rate = format!(
@@ -215,16 +211,19 @@ pub fn cells(case: &Case, readings: &[Reading]) -> [String; 5] {
         low * scale,
         high * scale
     );
-    let cpu = middle(&|each| each.cpu(case) * operations);
+    let cpu = middle(readings, |each| each.cpu(case) * operations);
     let sides = format!(
         "{:.2} + {:.2} + {:.2} CPUs",
-        middle(&|each| each.window.client_cpu),
-        middle(&|each| each.window.server_cpu),
-        middle(&|each| each.window.softirq_cpu)
+        middle(readings, |each| each.window.client_cpu),
+        middle(readings, |each| each.window.server_cpu),
+        middle(readings, |each| each.window.softirq_cpu)
     );
     let latency = readings.iter().all(|each| each.figure.latency_us.is_some());
-    let percentile =
-        |index: usize| middle(&|each| each.figure.latency_us.map_or(0.0, |l| l[index]));
+    let percentile = |at: usize| {
+        middle(readings, |each| {
+            each.figure.latency_us.map_or(0.0, |both| both[at])
+        })
+    };
     let latency = match latency {
         true => format!("p50 {:.1} p99 {:.1} us", percentile(0), percentile(1)),
         false => String::new(),
@@ -233,17 +232,19 @@ pub fn cells(case: &Case, readings: &[Reading]) -> [String; 5] {
         rate,
         format!("{cpu:.3} {cpu_unit}"),
         sides,
-        kernel(case, readings, &middle),
+        kernel(case, readings),
         latency,
     ]
 }
 
+/// The median of something of each reading.
+fn middle(readings: &[Reading], each: impl Fn(&Reading) -> f64) -> f64 {
+    let values: Vec<f64> = readings.iter().map(each).collect();
+    median(&values).unwrap_or(0.0)
+}
+
 /// What the kernel counted, and what the tool itself says where that is of sends.
-fn kernel(
-    case: &Case,
-    readings: &[Reading],
-    middle: &dyn Fn(&dyn Fn(&Reading) -> f64) -> f64,
-) -> String {
+fn kernel(case: &Case, readings: &[Reading]) -> String {
     use super::case::{Job, Proto};
     let (_, scale) = case.unit();
     let mut text = match (case.job, case.proto) {
@@ -251,18 +252,18 @@ fn kernel(
         (Job::Stream, Proto::Tcp) => {
             format!(
                 "kernel {:.3}",
-                middle(&|each| each.kernel_rate(case)) * scale
+                middle(readings, |each| each.kernel_rate(case)) * scale
             )
         }
         (_, Proto::Udp) => format!(
             "kernel in {:.1} out {:.1} dropped {:.1} k/s",
-            middle(&|each| each.window.datagrams_in) / 1e3,
-            middle(&|each| each.window.datagrams_out) / 1e3,
-            middle(&|each| each.window.datagrams_dropped) / 1e3
+            middle(readings, |each| each.window.datagrams_in) / 1e3,
+            middle(readings, |each| each.window.datagrams_out) / 1e3,
+            middle(readings, |each| each.window.datagrams_dropped) / 1e3
         ),
     };
     if readings.iter().any(|each| each.figure.basis == Basis::Sent) {
-        let own = middle(&|each| each.figure.rate) * scale;
+        let own = middle(readings, |each| each.figure.rate) * scale;
         let _ = write!(text, " (its own count is of sends: {own:.3})");
     }
     text

@@ -14,6 +14,17 @@ use crate::exec::{Show, run};
 /// Longest that `ss` may take.
 const LIMIT: Duration = Duration::from_secs(10);
 
+/// Longest until traffic begins.
+const BEGINS: Duration = Duration::from_secs(8);
+
+/// Traffic is so many packets in each of so many looks one after the other.
+const LOOK: Duration = Duration::from_millis(25);
+const BUSY_PACKETS: f64 = 20.0;
+const BUSY_LOOKS: u32 = 2;
+
+/// A process that is gone has no counts.
+const ENDED: &str = "it ended before it was to be looked at";
+
 /// Bytes of the headers of a TCP segment over IPv4 with time stamps.
 const HEADERS: f64 = 52.0;
 
@@ -58,18 +69,20 @@ pub struct Pair<'a> {
     pub server: u32,
 }
 
-/// Watches between two times from now. `over` ends it early.
+/// Watches between two times from the begin of the traffic. `over` ends it early.
 ///
 /// # Errors
 ///
-/// Where the client ended before the second time, or the kernel's counts cannot be read.
+/// Where no traffic begins, the client ended before the second time, or the kernel's counts
+/// cannot be read.
 pub fn watch(pair: &Pair, from: Duration, to: Duration, over: &Receiver<()>) -> Result<Window> {
+    await_traffic(pair, over)?;
     let began = Instant::now();
-    pause(over, from)?;
     let mut congestion = congestion(pair.stage.client().command(QUESTION))?;
     if pair.stage.path() == Path::Veth {
         congestion.extend(self::congestion(pair.stage.server().command(QUESTION))?);
     }
+    pause(over, from.saturating_sub(began.elapsed()))?;
     let first = Counts::read(pair)?;
     pause(over, to.saturating_sub(began.elapsed()))?;
     let second = Counts::read(pair)?;
@@ -78,10 +91,38 @@ pub fn watch(pair: &Pair, from: Duration, to: Duration, over: &Receiver<()>) -> 
     Ok(window)
 }
 
+/// Tools take from some milliseconds to seconds until they send. The few packets with which they
+/// agree on a test are not the test.
+fn await_traffic(pair: &Pair, over: &Receiver<()>) -> Result<()> {
+    let deadline = Instant::now() + BEGINS;
+    let mut before = packets(pair)?;
+    let mut busy = 0;
+    while busy < BUSY_LOOKS {
+        if Instant::now() > deadline {
+            bail!("no traffic began");
+        }
+        pause(over, LOOK)?;
+        let now = packets(pair)?;
+        busy = match now - before >= BUSY_PACKETS {
+            true => busy + 1,
+            false => 0,
+        };
+        before = now;
+    }
+    Ok(())
+}
+
+fn packets(pair: &Pair) -> Result<f64> {
+    let text = fs::read_to_string(format!("/proc/{}/net/snmp", pair.server)).context(ENDED)?;
+    table(&text)
+        .remove("Ip.InReceives")
+        .context("the kernel counts no packets")
+}
+
 fn pause(over: &Receiver<()>, length: Duration) -> Result<()> {
     match over.recv_timeout(length) {
         Err(RecvTimeoutError::Timeout) => Ok(()),
-        _ => bail!("it ended before it was to be looked at"),
+        _ => bail!(ENDED),
     }
 }
 
@@ -115,8 +156,7 @@ struct Counts {
 impl Counts {
     fn read(pair: &Pair) -> Result<Counts> {
         let read = |pid: u32, file: &str| {
-            let path = format!("/proc/{pid}/net/{file}");
-            fs::read_to_string(&path).context(path)
+            fs::read_to_string(format!("/proc/{pid}/net/{file}")).context(ENDED)
         };
         let mut received = table(&read(pair.server, "snmp")?);
         received.extend(table(&read(pair.server, "netstat")?));

@@ -65,7 +65,7 @@ pub struct Call {
     pub listens: Listens,
     /// Command line of the client.
     pub client: String,
-    /// Seconds from the client's start to its traffic.
+    /// Seconds of traffic that it does not count.
     pub lead_s: f64,
     /// How to read the client's output.
     pub read: Read,

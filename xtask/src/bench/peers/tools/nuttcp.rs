@@ -36,7 +36,7 @@ fn calls(setting: &Setting) -> Vec<Call> {
             "{path} -P {CONTROL} -p {DATA} -fparse -T {} -l {}{kind} {}",
             setting.seconds, case.size, setting.address
         )),
-        lead_s: 0.1,
+        lead_s: 0.0,
         read,
     }]
 }

@@ -49,7 +49,7 @@ fn calls(setting: &Setting) -> Vec<Call> {
             "{path} {test}{to} -t {} -m {}",
             setting.seconds, case.size
         )),
-        lead_s: 0.5,
+        lead_s: 0.0,
         read,
     }]
 }
