@@ -42,6 +42,8 @@ pub struct Memory {
     done: u64,
     signals: Arc<Signals>,
     sockets: Vec<OwnedFd>,
+    /// What completes with the next wait, and what completed with the last.
+    queued: VecDeque<Event>,
     events: VecDeque<Event>,
     buffers: Vec<Vec<u8>>,
     arrival: Vec<u8>,
@@ -73,6 +75,7 @@ impl Memory {
             done: 0,
             signals,
             sockets: Vec::new(),
+            queued: VecDeque::with_capacity(setup.operations as usize + BATCH as usize),
             events: VecDeque::with_capacity(setup.operations as usize + BATCH as usize),
             buffers: vec![buffer; setup.send_buffers as usize],
             arrival: vec![0; bytes as usize],
@@ -90,7 +93,7 @@ impl Memory {
     }
 
     fn arrive(&mut self, buffer: Option<u16>) {
-        self.events.push_back(Event {
+        self.queued.push_back(Event {
             kind: Kind::Receive,
             slot: FLOW,
             token: 0,
@@ -141,7 +144,7 @@ impl Backend for Memory {
     #[inline(never)]
     fn send(&mut self, slot: Slot, token: u32, from: SendFrom) {
         let (SendFrom::Payload { len, .. } | SendFrom::Buffer { len, .. }) = from;
-        self.events.push_back(Event {
+        self.queued.push_back(Event {
             kind: Kind::Send,
             slot,
             token,
@@ -191,6 +194,7 @@ impl Backend for Memory {
             }
             Other::Datagrams(_) => (0..BATCH).for_each(|_| self.arrive(Some(0))),
         }
+        std::mem::swap(&mut self.queued, &mut self.events);
         Ok(())
     }
 

@@ -145,6 +145,7 @@ fn once(stage: &Stage, call: &Call, case: &Case, seconds: u32) -> Result<Reading
                 stage,
                 client,
                 server,
+                flows: case.flows,
             };
             watch(&pair, from, to.max(from), &over)
         });

@@ -17,10 +17,11 @@ const LIMIT: Duration = Duration::from_secs(10);
 /// Longest until traffic begins.
 const BEGINS: Duration = Duration::from_secs(8);
 
-/// Traffic is so many packets in each of so many looks one after the other.
-const LOOK: Duration = Duration::from_millis(25);
-const BUSY_PACKETS: f64 = 20.0;
-const BUSY_LOOKS: u32 = 2;
+/// How often the packets are looked at, and how many at most come before the traffic: in all
+/// and for each flow.
+const LOOK: Duration = Duration::from_millis(20);
+const PREPARES: f64 = 150.0;
+const CONNECTS: f64 = 10.0;
 
 /// A process that is gone has no counts.
 const ENDED: &str = "it ended before it was to be looked at";
@@ -67,6 +68,8 @@ pub struct Pair<'a> {
     pub client: u32,
     /// Process group of the server.
     pub server: u32,
+    /// Flows of the case.
+    pub flows: u32,
 }
 
 /// Watches between two times from the begin of the traffic. `over` ends it early.
@@ -91,23 +94,16 @@ pub fn watch(pair: &Pair, from: Duration, to: Duration, over: &Receiver<()>) -> 
     Ok(window)
 }
 
-/// Tools take from some milliseconds to seconds until they send. The few packets with which they
-/// agree on a test are not the test.
+/// Tools take from some milliseconds to seconds until they send. The packets with which they
+/// agree on a test and connect are not the test.
 fn await_traffic(pair: &Pair, over: &Receiver<()>) -> Result<()> {
     let deadline = Instant::now() + BEGINS;
-    let mut before = packets(pair)?;
-    let mut busy = 0;
-    while busy < BUSY_LOOKS {
+    let first = packets(pair)?;
+    while packets(pair)? - first < PREPARES + CONNECTS * f64::from(pair.flows) {
         if Instant::now() > deadline {
             bail!("no traffic began");
         }
         pause(over, LOOK)?;
-        let now = packets(pair)?;
-        busy = match now - before >= BUSY_PACKETS {
-            true => busy + 1,
-            false => 0,
-        };
-        before = now;
     }
     Ok(())
 }

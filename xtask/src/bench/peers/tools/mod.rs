@@ -7,6 +7,7 @@ mod netperf;
 mod nuttcp;
 mod qperf;
 mod sockperf;
+mod uperf;
 
 use anyhow::{Context, Result};
 use serde_json::Value;
@@ -93,7 +94,7 @@ struct Peer {
     calls: fn(&Setting) -> Vec<Call>,
 }
 
-const PEERS: [Peer; 7] = [
+const PEERS: [Peer; 8] = [
     iperf3::PEER,
     iperf::PEER,
     sockperf::PEER,
@@ -101,6 +102,7 @@ const PEERS: [Peer; 7] = [
     nuttcp::PEER,
     netperf::PEER,
     neper::PEER,
+    uperf::PEER,
 ];
 
 /// Every way in which the peers that are here drive a case.
@@ -205,6 +207,7 @@ mod tests {
             include_str!("nuttcp.rs"),
             include_str!("netperf.rs"),
             include_str!("neper.rs"),
+            include_str!("uperf.rs"),
         ]
         .concat();
         for row in super::super::case::ROWS {
