@@ -255,7 +255,8 @@ fn io_uring_turned_off_by_the_sysctl() {
     let file = scratch.path().join("value");
     std::fs::write(&file, "2\n").expect("a file");
     let script = format!(
-        "mount --bind {} /proc/sys/kernel/io_uring_disabled && exec {RINGPERF} run {} --json -",
+        "mount --bind {} /proc/sys/kernel/io_uring_disabled && exec {RINGPERF} run {} \
+         --engine io_uring --json -",
         file.display(),
         server.host()
     );

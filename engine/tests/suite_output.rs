@@ -52,8 +52,15 @@ fn a_stream_of_objects_and_the_document_last() {
                 assert_eq!(streamed.len(), intervals.len(), "{side}: {streamed:?}");
                 for (value, interval) in streamed.iter().zip(intervals) {
                     let group = &value["groups"][0];
-                    assert_eq!(group["received_bytes"], interval.counters.received_bytes);
-                    assert_eq!(group["transactions"], interval.transactions);
+                    let (bytes, done) = (interval.counters.received_bytes, interval.transactions);
+                    // A transaction that began in an interval may end after it was told of.
+                    let open = u64::from(case.case.name.contains("rr"));
+                    let near = |live: &serde_json::Value, whole: u64, slack: u64| {
+                        let live = live.as_u64().expect("a count");
+                        assert!((live..=live + slack).contains(&whole), "{live} {whole}");
+                    };
+                    near(&group["received_bytes"], bytes, open);
+                    near(&group["transactions"], done, open);
                 }
             }
         }
@@ -342,11 +349,5 @@ fn the_tour() {
         assert!(ended.stdout.contains(case), "{case}: {}", ended.stdout);
     }
     let ended = ringperf(&["run", "--duration", "100ms", "--json", "-"]).ended(STANDING);
-    let mut text = String::new();
-    ended
-        .stdout
-        .as_bytes()
-        .read_to_string(&mut text)
-        .expect("text");
-    assert!(one_document(&text).complete, "{ended:?}");
+    assert!(document(&ended).complete, "{ended:?}");
 }

@@ -15,7 +15,7 @@ use ringperf::record::{HostFacts, Run};
 use ringperf::traffic::udp::Phase;
 use support::process::{RINGPERF, Running};
 use support::relay::{Harm, IsData, Relay, Script, of_phase};
-use support::session::{STANDING, Server, code, document};
+use support::session::{STANDING, Server, code, document, vacant_address};
 
 const SHORT: [&str; 6] = [
     "--duration",
@@ -28,8 +28,15 @@ const SHORT: [&str; 6] = [
 const LONG: [&str; 6] = ["--duration", "60s", "--warmup", "0s", "--interval", "100ms"];
 const UNDER_WAY: &str = "[  0.3s]";
 
-/// Everything that is not its own port of data.
-const ALL_KINDS: [&str; 4] = ["--proto", "tcp,udp", "--test", "stream,reverse,bidir,rr"];
+/// Every kind but crr; at a rate, so that datagrams arrive on a busy machine too.
+const ALL_KINDS: [&str; 6] = [
+    "--proto",
+    "tcp,udp",
+    "--test",
+    "stream,reverse,bidir,rr",
+    "--rate",
+    "200",
+];
 
 fn json(server: &Server, arguments: &[&str]) -> Run {
     let ended = server
@@ -248,9 +255,7 @@ fn one_session_and_no_more() {
 
 #[test]
 fn waiting_for_a_server() {
-    let vacant = TcpListener::bind("127.0.0.1:0").expect("loopback");
-    let address = vacant.local_addr().expect("bound");
-    drop(vacant);
+    let address = vacant_address();
     let start = |wait| {
         let arguments = [
             "-vv",
@@ -264,11 +269,11 @@ fn waiting_for_a_server() {
     let waits = start("60s");
     waits.wait_for_stderr("trying again", STANDING);
     let mut command = Command::new(RINGPERF);
-    let port = address.port().to_string();
-    let _server = Server::of(command.args(["serve", "--bind", "127.0.0.1", "--port", &port]));
+    let (ip, port) = (address.ip().to_string(), address.port().to_string());
+    let server = Server::of(command.args(["serve", "--bind", &ip, "--port", &port]));
     let ended = waits.ended(STANDING);
     assert_eq!(code(&ended), 0, "{ended:?}");
-    drop(_server);
+    drop(server);
 
     let from = Instant::now();
     let ended = start("1s").ended(STANDING);

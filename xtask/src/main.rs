@@ -2,6 +2,7 @@
 
 mod bench;
 mod check;
+mod ebpf;
 mod exec;
 mod suites;
 mod tidy;
@@ -39,6 +40,12 @@ enum Task {
         /// Which; all without it.
         suite: Option<Tests>,
     },
+    /// Builds the object of the kernel programs anew.
+    Ebpf {
+        /// Only compare the committed one with what the source gives.
+        #[arg(long)]
+        check: bool,
+    },
     /// ringperf beside other tools on this machine, as root; instruction counts.
     Bench(bench::Arguments),
 }
@@ -72,6 +79,7 @@ fn task(task: &Task) -> Result<u8> {
             print(&count.to_string())?;
             Ok(u8::from(count.failed > 0))
         }
+        Task::Ebpf { check } => ebpf::run(*check).map(|()| 0),
         Task::Bench(arguments) => bench::run(&root, arguments),
     }
 }

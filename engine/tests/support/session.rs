@@ -60,6 +60,13 @@ impl Server {
     }
 }
 
+/// An address that nobody listens on. Not 127.0.0.1, where any connection of another test may
+/// take a port that was free.
+pub fn vacant_address() -> SocketAddr {
+    let vacant = std::net::TcpListener::bind("127.77.0.1:0").expect("all of 127/8 is local");
+    vacant.local_addr().expect("bound")
+}
+
 /// The exit code; panics where a signal ended it.
 pub fn code(ended: &Ended) -> i32 {
     ended
