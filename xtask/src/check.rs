@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 
+use crate::bench::instr;
 use crate::exec::{Show, on_path, run};
 use crate::suites::{Count, Tests, run_suite};
 use crate::{print, say, tidy as rules};
@@ -73,6 +74,10 @@ pub fn check(root: &Path, strictness: Strictness) -> Result<u8> {
         }
         count.add(one);
     }
+    say("== instructions");
+    if !instructions(root, strictness)? {
+        failed.push("instructions");
+    }
     match failed.is_empty() {
         true => say("== everything holds"),
         false => say(&format!("== failed: {}", failed.join(", "))),
@@ -92,6 +97,20 @@ pub fn tidy(root: &Path) -> Result<u8> {
         say(&problem.to_string());
     }
     Ok(u8::from(!problems.is_empty()))
+}
+
+/// Instruction counts under their ceilings. They need an optimised build and a minute of
+/// valgrind, so that only the strict check takes them.
+fn instructions(root: &Path, strictness: Strictness) -> Result<bool> {
+    if strictness == Strictness::WhatIsHere {
+        say("left out: it needs an optimised build (cargo xtask bench instr)");
+        return Ok(true);
+    }
+    if !instr::is_possible() {
+        say("left out: valgrind is not on the path");
+        return Ok(true);
+    }
+    Ok(instr::check(root)? == 0)
 }
 
 fn cargo(root: &Path, arguments: &str) -> Result<bool> {

@@ -46,15 +46,8 @@ enum Task {
         #[arg(long)]
         check: bool,
     },
-    /// ringperf beside other tools on this machine, as root.
-    Bench {
-        /// Which comparison.
-        #[arg(value_enum)]
-        kind: bench::Kind,
-        /// Rounds; each runs every tool once.
-        #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100))]
-        rounds: u32,
-    },
+    /// ringperf beside other tools on this machine, as root; instruction counts.
+    Bench(bench::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -87,7 +80,7 @@ fn task(task: &Task) -> Result<u8> {
             Ok(u8::from(count.failed > 0))
         }
         Task::Ebpf { check } => ebpf::run(*check).map(|()| 0),
-        Task::Bench { kind, rounds } => bench::run(&root, *kind, *rounds),
+        Task::Bench(arguments) => bench::run(&root, arguments),
     }
 }
 
