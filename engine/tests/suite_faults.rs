@@ -13,7 +13,9 @@ use ringperf::plan::Traffic;
 use ringperf::record::{HostFacts, Run, Sample, Severity};
 use support::process::{Ended, RINGPERF, Running, ringperf};
 use support::seccomp::{self, Denied};
-use support::session::{STANDING, Scratch, Server, code, document, vacant_address};
+use support::session::{
+    STANDING, Scratch, Server, code, document, vacant_address, wait_for_intervals,
+};
 
 /// A sample that nothing but a fault ends, told of every 100 ms.
 const ENDLESS: [&str; 8] = [
@@ -26,9 +28,6 @@ const ENDLESS: [&str; 8] = [
     "--json",
     "-",
 ];
-
-/// On the live line once the third interval of both sides is known.
-const UNDER_WAY: &str = "[  0.3s]";
 
 /// How late a busy machine may make what is due within a bound.
 const SLACK: Duration = Duration::from_secs(2);
@@ -45,7 +44,7 @@ const KINDS: [&[&str]; 6] = [
 
 fn under_way(server: &Server, kind: &[&str], rest: &[&str]) -> Running {
     let client = server.client(&[kind, &ENDLESS, rest].concat());
-    client.wait_for_stderr(UNDER_WAY, STANDING);
+    wait_for_intervals(&client, 4);
     client
 }
 
@@ -186,7 +185,7 @@ fn the_server_is_killed_in_a_sample() {
 fn the_table_of_a_sample_whose_server_died() {
     let server = Server::start(&[]);
     let client = server.client(&["--duration", "60s", "--warmup", "0s", "--interval", "100ms"]);
-    client.wait_for_stderr(UNDER_WAY, STANDING);
+    wait_for_intervals(&client, 4);
     server.running.signal("KILL");
     let ended = ends_within(client, Duration::from_secs(2));
     assert_eq!(code(&ended), 4);
@@ -386,7 +385,7 @@ fn strangers_do_not_harm_a_session() {
             "100ms",
         ];
         let client = server.client(&[kind, &case, &["--json", "-"]].concat());
-        client.wait_for_stderr(UNDER_WAY, STANDING);
+        wait_for_intervals(&client, 4);
         let strangers = stranger_connections(&server);
         let ended = client.ended(STANDING);
         drop(strangers);

@@ -25,6 +25,7 @@ pub(super) struct Ending<'a> {
     pub(super) net: Option<NetCounters>,
     pub(super) findings: Vec<Finding>,
     pub(super) failed: bool,
+    pub(super) kernel: Option<crate::record::KernelReport>,
     pub(super) client: bool,
 }
 
@@ -49,6 +50,7 @@ pub(super) fn report(mut ending: Ending<'_>) -> SideReport {
         flows: flows(&ending),
         cpu,
         engine: engine(&ending),
+        kernel: ending.kernel.take(),
         findings,
     }
 }

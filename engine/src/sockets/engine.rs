@@ -20,7 +20,7 @@ use crate::sys::transfer::{Patience, ReceiveBatch, SendBatch};
 
 /// Most that is done between two looks at the clock, in units of [`cost`]: half a millisecond of
 /// small operations, about a millisecond and a half of large ones.
-const BUDGET: u32 = 512;
+pub(super) const BUDGET: u32 = 512;
 /// Most that is done on one socket before it is the next one's turn.
 pub(super) const QUANTUM: u32 = 64;
 /// Sockets that one look at epoll tells of.
@@ -302,11 +302,11 @@ impl Sockets {
     fn poll(&mut self) -> io::Result<()> {
         let Some(slot) = self.only() else {
             self.watch_all();
-            return self.look(Some(0));
+            return self.look(Some(0)).map(|_| ());
         };
         self.spins += 1;
         if self.spins.is_multiple_of(SPINS) {
-            return self.look(Some(0));
+            return self.look(Some(0)).map(|_| ());
         }
         if self.spins > SPINS && self.slots.get(slot).watched != 0 {
             // Waking nobody is cheaper.
@@ -314,28 +314,42 @@ impl Sockets {
         }
         self.slots.get_mut(slot).readable = true;
         self.receive_once(slot, Patience::None);
+        // There may be more, and nobody watches.
+        self.note_work(slot);
         Ok(())
     }
 
     /// Sleeps until something arrives or is possible, or until the instant.
     fn sleep(&mut self, until_ns: u64) -> io::Result<()> {
-        let left = match until_ns {
-            u64::MAX => u64::MAX,
-            until => until.saturating_sub(monotonic_ns()),
+        let left = |until_ns| match until_ns {
+            u64::MAX => None,
+            until => Some(u64::saturating_sub(until, monotonic_ns())),
         };
         let busy = !self.work.is_empty();
         let only = self.only().filter(|_| !busy);
         if let Some(slot) = only
             && self.warm >= WARM
-            && left > 2000 * u64::from(BLOCK_US)
+            && left(until_ns).is_none_or(|ns| ns > 2000 * u64::from(BLOCK_US))
             && self.prepare_to_block(slot)
         {
             self.receive_once(slot, Patience::OfSocket);
+            // There may be more, and nobody watches.
+            self.note_work(slot);
         } else {
             self.watch_all();
-            let timeout = if busy { 0 } else { left };
-            self.look(Some(timeout).filter(|ns| *ns != u64::MAX))?;
+            let timeout = if busy { Some(0) } else { left(until_ns) };
+            let mut count = self.look(timeout)?;
             self.work();
+            // A socket that is newly watched is ready to send, which nobody waited for.
+            while count > 0 && self.events.is_empty() && self.work.is_empty() {
+                self.watch_all();
+                let timeout = left(until_ns);
+                if timeout == Some(0) || self.broken.is_some() {
+                    break;
+                }
+                count = self.look(timeout)?;
+                self.work();
+            }
         }
         self.warm = match (only, self.events.is_empty()) {
             (Some(_), false) => self.warm.saturating_add(1),
@@ -358,15 +372,15 @@ impl Sockets {
         self.slots.get(slot).blocks
     }
 
-    /// Asks epoll.
-    fn look(&mut self, timeout_ns: Option<u64>) -> io::Result<()> {
+    /// Asks epoll. Gives how many sockets it told of.
+    fn look(&mut self, timeout_ns: Option<u64>) -> io::Result<usize> {
         self.unseen = 0;
         self.enters += 1;
         let count = self.epoll.wait(timeout_ns)?;
         for at in 0..count {
             self.ready(self.epoll.ready(at));
         }
-        Ok(())
+        Ok(count)
     }
 
     fn ready(&mut self, ready: Ready) {

@@ -106,31 +106,23 @@ macro_rules! conformance {
         $crate::backend::conformance::tests! {
             $engine,
             flows:
-                scratch_counts_a_stream_to_its_end,
-                discard_counts_what_nobody_copies,
+                scratch_counts_a_stream_to_its_end, discard_counts_what_nobody_copies,
                 buffers_carry_the_bytes_in_order,
                 datagrams_keep_their_bounds_and_bring_control_messages,
-                merged_datagrams_tell_their_size,
-                empty_datagrams_do_not_end_a_plain_receive,
+                merged_datagrams_tell_their_size, empty_datagrams_do_not_end_a_plain_receive,
                 sends_go_whole_from_payload_and_buffers,
-                a_send_to_nobody_is_an_error_and_no_signal,
-                datagrams_are_sent_as_such,
-                more_operations_than_queue_entries,
-                connects_and_names_refusals,
-                a_non_blocking_socket_waits_all_the_same,
-                accepts_until_closed,
+                a_send_to_nobody_is_an_error_and_no_signal, datagrams_are_sent_as_such,
+                more_operations_than_queue_entries, connects_and_names_refusals,
+                a_non_blocking_socket_waits_all_the_same, accepts_until_closed,
                 a_connection_without_a_slot_is_dropped_and_told,
-                another_thread_wakes_it_again_and_again,
-                waits_end_in_time,
-                a_minimum_wait_gathers_completions,
-                udp_learns_that_nobody_listens;
+                another_thread_wakes_it_again_and_again, waits_end_in_time,
+                a_minimum_wait_gathers_completions, udp_learns_that_nobody_listens;
             lifetimes:
                 a_cancelled_send_tells_the_bytes_that_went,
                 closing_ends_everything_and_frees_the_slot_last,
                 a_stopped_receive_can_start_again,
                 running_out_of_buffers_is_counted_and_survived,
-                waiting_without_buffers_does_not_spin,
-                few_buffers_go_round_among_many_sockets,
+                waiting_without_buffers_does_not_spin, few_buffers_go_round_among_many_sockets,
                 dropping_with_operations_in_flight_closes_the_sockets,
                 dropping_returns_every_descriptor;
         }
