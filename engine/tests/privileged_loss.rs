@@ -353,7 +353,8 @@ impl Watch {
             move || {
                 let mut seen = Vec::new();
                 while !stop.load(Ordering::SeqCst) {
-                    seen.push((Instant::now(), sent_bytes()));
+                    let Some(sent) = sent_bytes() else { break };
+                    seen.push((Instant::now(), sent));
                     std::thread::sleep(Duration::from_millis(5));
                 }
                 seen
@@ -375,16 +376,12 @@ impl Watch {
     }
 }
 
-/// Bytes that the veth interface of this thread's namespace has sent. /proc/net is the
-/// process's: the thread's own is elsewhere.
-fn sent_bytes() -> u64 {
-    let text = std::fs::read_to_string("/proc/thread-self/net/dev").expect("statistics");
+/// Bytes that the veth interface of this thread's namespace has sent; none once it is gone.
+fn sent_bytes() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/thread-self/net/dev").ok()?;
     let mut lines = text.lines().filter_map(|line| line.trim().split_once(':'));
-    let (_, values) = lines
-        .find(|(name, _)| *name == Veth::DEVICE)
-        .expect("the interface");
-    let sent = values.split_whitespace().nth(8).expect("sixteen columns");
-    sent.parse().expect("a number")
+    let (_, values) = lines.find(|(name, _)| *name == Veth::DEVICE)?;
+    values.split_whitespace().nth(8)?.parse().ok()
 }
 
 #[test]
