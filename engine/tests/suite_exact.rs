@@ -5,12 +5,16 @@ mod support;
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::os::fd::AsRawFd;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
+use nix::sys::socket::{
+    AddressFamily, Backlog, SockFlag, SockType, SockaddrStorage, bind, listen, socket,
+};
 use serde_json::Value;
 use support::process::{Ended, RINGPERF, Running, ringperf};
 
@@ -861,23 +865,32 @@ fn paced_streams_keep_their_rate() {
                 "--warmup",
                 "200ms",
             ];
-            let arguments = [&load[..], &rest].concat();
+            // Otherwise up to a delayed acknowledgement of each flow is still to arrive.
+            let nodelay: &[&str] = if proto == "tcp" {
+                &["--nodelay", "on"]
+            } else {
+                &[]
+            };
+            let arguments = [&load[..], &rest, nodelay].concat();
             given_time(|| cases(&arguments).iter().try_for_each(|(_, got)| paced(got)));
         }
     }
 }
 
-/// A thousand messages of a thousand bytes a second.
+/// A thousand messages of a thousand bytes a second, but for what the sender was late by its own
+/// account: another load on this machine took its CPU.
 fn paced(got: &Value) -> Result<(), String> {
     for group in got["groups"].as_array().expect("groups") {
+        let late = real(&group["lag_ns"]["max"]) / 1e9;
+        let part = 0.005 + 2.0 * late;
         near(real(&group["offered_per_second"]), 1000.0, 1e-9, "offered")?;
         near(
             real(&group["achieved_per_second"]),
             1000.0,
-            0.005,
+            part,
             "achieved",
         )?;
-        near(real(&group["throughput_bps"]), 8e6, 0.005, "throughput")?;
+        near(real(&group["throughput_bps"]), 8e6, part, "throughput")?;
     }
     Ok(())
 }
@@ -942,11 +955,15 @@ fn coalesced_messages_are_counted_and_paced_one_by_one() {
         "200ms",
         "--test",
         "stream",
+        "--nodelay",
+        "on",
     ];
     given_time(|| {
         let got = local(&arguments);
-        near(real(&got["achieved_per_second"]), 8000.0, 0.005, "achieved")?;
-        near(real(&got["throughput_bps"]), 6.4e6, 0.005, "throughput")
+        // But for what the sender was late by its own account.
+        let part = 0.005 + 2.0 * real(&got["lag_ns"]["max"]) / 1e9;
+        near(real(&got["achieved_per_second"]), 8000.0, part, "achieved")?;
+        near(real(&got["throughput_bps"]), 6.4e6, part, "throughput")
     });
     let got = local(&[
         "--coalesce",
@@ -1021,31 +1038,47 @@ fn exhausted_ports_are_a_finding() {
 fn retransmitted_connects_are_a_finding() {
     let _alone = alone();
     let server = Server::start(&[]);
-    let host = server.host();
+    // A way to the server on which the control connection and the first flow get through, and
+    // then nobody accepts any more: the queue takes two connections, and the others' SYNs drop.
+    let address = SocketAddr::from(([127, 0, 0, 1], 0));
+    let flags = SockFlag::SOCK_CLOEXEC;
+    let socket = socket(AddressFamily::Inet, SockType::Stream, flags, None).expect("a socket");
+    bind(socket.as_raw_fd(), &SockaddrStorage::from(address)).expect("loopback");
+    listen(&socket, Backlog::new(1).expect("a length")).expect("a listener");
+    let listener = TcpListener::from(socket);
+    let host = listener.local_addr().expect("bound").to_string();
+    let port = server.port;
+    let relaying = std::thread::spawn(move || {
+        for _ in 0..2 {
+            let (client, _) = listener.accept().expect("a connection");
+            let server = TcpStream::connect(("127.0.0.1", port)).expect("the server");
+            relay(&client, &server, None);
+            relay(&server, &client, None);
+        }
+        listener
+    });
     let arguments = [
         &host,
         "--test",
         "crr",
         "--flows",
-        "7000",
+        "8",
         "--duration",
-        "3s",
+        "1500ms",
         "--warmup",
         "0",
     ];
-    // More connections than a listen queue takes meet a server that accepts none.
-    let (stall, period) = (Duration::from_millis(1500), Duration::from_millis(2000));
-    let document = stalling(&server, stall, period, || document(&arguments));
+    let ended = end(&arguments);
+    // Nothing was answered, which fails a run.
+    assert_eq!(ended.status.code(), Some(4), "{}", ended.stderr);
+    let document = parsed(&ended);
+    relaying.join().expect("it relays");
     let got = sample(&document);
     reconciles(got, &arguments);
     assert!(codes(got).contains(&"syn-retransmits"), "{:?}", codes(got));
-    assert!(codes(got).contains(&"listen-overflows"), "{:?}", codes(got));
-    // They had to wait for at least the first retransmission, a second.
-    assert!(
-        number(&got["connect_ns"]["max"]) > 900_000_000,
-        "{}",
-        got["connect_ns"]
-    );
+    let counted = &got["transactions"];
+    assert_eq!(number(&counted["in_flight"]), 8, "{counted}");
+    assert_eq!(number(&counted["started"]), 8, "{counted}");
 }
 
 /// A range of ports below the ephemeral ones that nobody listens on, another at each call.
@@ -1192,7 +1225,7 @@ fn busy_polling_without_privilege_is_refused_by_name() {
     assert_eq!(ended.status.code(), Some(0), "{}", ended.stderr);
     let ended = unprivileged(&[&traffic[..], &["--busy-poll", "50"]].concat());
     if ended.status.code() == Some(0) {
-        println!("SKIP: this kernel lets anybody poll");
+        let _ = writeln!(std::io::stderr(), "SKIP: this kernel lets anybody poll");
         return;
     }
     assert_eq!(ended.status.code(), Some(5), "{}", ended.stderr);
