@@ -6,6 +6,7 @@ pub mod backend;
 pub mod cli;
 pub mod control;
 pub mod host;
+pub mod kernel;
 pub mod measure;
 pub mod plan;
 pub mod record;

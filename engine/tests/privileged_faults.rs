@@ -9,9 +9,10 @@ use std::time::{Duration, Instant};
 use ringperf::record::Run;
 use support::netns::{Veth, can_make_namespaces};
 use support::process::{Ended, RINGPERF, Running};
-use support::session::{STANDING, Scratch, Server, code, document, one_document};
+use support::session::{
+    STANDING, Scratch, Server, code, document, one_document, wait_for_intervals,
+};
 
-const UNDER_WAY: &str = "[  0.3s]";
 const ENDLESS: [&str; 6] = ["--duration", "90s", "--warmup", "0s", "--interval", "100ms"];
 const SHORT: [&str; 6] = [
     "--duration",
@@ -56,7 +57,7 @@ fn silence(kind: &[&str], patience: Duration) {
         kept.text(),
     ];
     let client = client_on(&veth, &server, &[kind, &ENDLESS, &rest].concat());
-    client.wait_for_stderr(UNDER_WAY, STANDING);
+    wait_for_intervals(&client, 4);
     veth.set_link(false);
     let down = Instant::now();
     let ended = client.ended(Duration::from_secs(40));
@@ -255,7 +256,8 @@ fn io_uring_turned_off_by_the_sysctl() {
     let file = scratch.path().join("value");
     std::fs::write(&file, "2\n").expect("a file");
     let script = format!(
-        "mount --bind {} /proc/sys/kernel/io_uring_disabled && exec {RINGPERF} run {} --json -",
+        "mount --bind {} /proc/sys/kernel/io_uring_disabled && exec {RINGPERF} run {} \
+         --engine io_uring --json -",
         file.display(),
         server.host()
     );

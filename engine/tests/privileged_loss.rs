@@ -36,14 +36,15 @@ struct Dropping<'a>(&'a Namespace);
 
 impl<'a> Dropping<'a> {
     fn new(namespace: &'a Namespace, hook: &str, proto: &str) -> Dropping<'a> {
+        let large = format!("meta l4proto {proto} meta length > 1000");
         let rules = format!(
             "table inet t {{
                  counter seen {{}}
                  counter dropped {{}}
                  chain c {{
                      type filter hook {hook} priority 0;
-                     meta l4proto {proto} meta length > 1000 counter name seen
-                     meta l4proto {proto} meta length > 1000 numgen inc mod 50 0 counter name dropped drop
+                     {large} counter name seen
+                     {large} numgen inc mod 50 0 counter name dropped drop
                  }}
              }}"
         );

@@ -224,82 +224,72 @@ fn only_the_server_spreads_over_two_workers() {
     }
 }
 
+/// A run that an exact amount ends.
+fn exact(namespace: &Namespace, arguments: &[&str]) -> Run {
+    let host = Veth::SERVER4.to_string();
+    let base = [
+        "run",
+        &host,
+        "--quiet",
+        "--json",
+        "-",
+        "--interval",
+        "100ms",
+    ];
+    let all = [&base[..], arguments].concat();
+    document(namespace.ringperf(&all), PATIENCE, 0)
+}
+
 #[test]
-fn exact_amounts_are_exact() {
-    if !can_make_namespaces("exact_amounts_are_exact") {
+fn exact_amounts_of_streams_are_exact() {
+    if !can_make_namespaces("exact_amounts_of_streams_are_exact") {
         return;
     }
     let veth = Veth::new();
     let _server = serve(&veth.server, &[]);
-    let host = Veth::server_address(false).to_string();
-    let exact = |arguments: &[&str]| {
-        let base = [
-            "run",
-            &host,
-            "--quiet",
-            "--json",
-            "-",
-            "--interval",
-            "100ms",
-        ];
-        let all = [&base[..], arguments].concat();
-        document(veth.client.ringperf(&all), PATIENCE, 0)
-    };
-    for flows in ["1", "7"] {
-        for proto in ["tcp", "udp"] {
-            let kinds = [
-                "--proto",
-                proto,
-                "--test",
-                "stream,reverse,bidir",
-                "--flows",
-                flows,
-            ];
-            let bytes = exact(&[&kinds[..], &["--bytes", "1000001", "--size", "1000"]].concat());
-            let messages =
-                exact(&[&kinds[..], &["--transactions", "1003", "--size", "300"]].concat());
-            for run in [&bytes, &messages] {
-                assert!(run.complete);
-                assert_eq!(run.cases.len(), 3);
-            }
-            for group in groups(&bytes) {
-                assert_eq!(group.sent.bytes, 1_000_001, "{proto} {flows}");
-                // Each flow's last message is shorter.
-                let flows: u64 = flows.parse().expect("a number");
-                let most = 1_000_001 / 1000 + flows;
-                assert!(
-                    group.sent.messages.expect("sends") <= most,
-                    "{proto} {flows}"
-                );
-                assert!(
-                    group.reconciliation.reconciled,
-                    "{:?}",
-                    group.reconciliation
-                );
-            }
-            for group in groups(&messages) {
-                assert_eq!(group.sent.messages, Some(1003), "{proto} {flows}");
-                assert_eq!(group.sent.bytes, 1003 * 300, "{proto} {flows}");
-                assert!(
-                    group.reconciliation.reconciled,
-                    "{:?}",
-                    group.reconciliation
-                );
-            }
-            let kinds = ["--proto", proto, "--test", "rr", "--flows", flows];
-            let rr = exact(&[&kinds[..], &["--transactions", "501", "--size", "10"]].concat());
-            let (_, sample) = only(&rr);
-            let t = figures(sample).transactions.expect("transactions");
-            assert_eq!(
-                (t.started, t.done, t.failed),
-                (501, 501, 0),
-                "{proto} {flows}"
-            );
+    for (proto, flows) in [("tcp", "1"), ("udp", "1"), ("tcp", "7"), ("udp", "7")] {
+        let what = format!("{proto} x{flows}");
+        let tests = ["--test", "stream,reverse,bidir"];
+        let kinds = [&["--proto", proto, "--flows", flows], &tests[..]].concat();
+        let with = |more: &[&str]| {
+            let run = exact(&veth.client, &[&kinds, more].concat());
+            assert_sound(&run, 3);
+            run
+        };
+        let bytes = with(&["--bytes", "1000001", "--size", "1000"]);
+        for group in groups(&bytes) {
+            assert_eq!(group.sent.bytes, 1_000_001, "{what}");
+            // Each flow's last message is shorter.
+            let flows: u64 = flows.parse().expect("a number");
+            let most = 1_000_001 / 1000 + flows;
+            assert!(group.sent.messages.expect("sends") <= most, "{what}");
+        }
+        let messages = with(&["--transactions", "1003", "--size", "300"]);
+        for group in groups(&messages) {
+            let sent = (group.sent.messages, group.sent.bytes);
+            assert_eq!(sent, (Some(1003), 1003 * 300), "{what}");
         }
     }
-    let crr = exact(&["--test", "crr", "--transactions", "301", "--flows", "3"]);
-    let t = figures(only(&crr).1).transactions.expect("transactions");
-    assert_eq!((t.started, t.done, t.failed), (301, 301, 0));
+}
+
+#[test]
+fn exact_numbers_of_transactions_are_exact() {
+    if !can_make_namespaces("exact_numbers_of_transactions_are_exact") {
+        return;
+    }
+    let veth = Veth::new();
+    let _server = serve(&veth.server, &[]);
+    let kinds = [("tcp", "rr", "1"), ("udp", "rr", "1"), ("tcp", "rr", "7")];
+    let more = [("udp", "rr", "7"), ("tcp", "crr", "3")];
+    for (proto, test, flows) in kinds.into_iter().chain(more) {
+        let kind = ["--proto", proto, "--test", test, "--flows", flows];
+        let count = ["--transactions", "501", "--size", "10"];
+        let run = exact(&veth.client, &[&kind[..], &count].concat());
+        assert_sound(&run, 1);
+        let t = figures(only(&run).1).transactions.expect("transactions");
+        let got = (t.started, t.done, t.failed);
+        assert_eq!(got, (501, 501, 0), "{proto} {test} x{flows}");
+    }
 }
 
 fn groups(run: &Run) -> Vec<&ringperf::record::Figures> {

@@ -11,7 +11,7 @@ use ringperf::plan::{
     Case, Direction, Family, GroupPlan, Limit, Load, Options, Proto, Test, Traffic,
 };
 use ringperf::sys::clock::monotonic_ns;
-use ringperf::worker::{Adopted, Command, Note, WorkerHandle, WorkerPlan, spawn};
+use ringperf::worker::{Adopted, Command, EngineKind, Note, WorkerHandle, WorkerPlan, spawn};
 use support::alloc::{self, Counting, Counts};
 
 #[global_allocator]
@@ -81,12 +81,14 @@ fn datagrams() -> (OwnedFd, OwnedFd) {
 }
 
 /// A worker of one side, without flows yet.
-fn worker(case: &Case, client: bool) -> WorkerHandle {
+fn worker(case: &Case, client: bool, engine: EngineKind) -> WorkerHandle {
     let plan = WorkerPlan {
         index: u32::from(!client),
         workers: 1,
         cpu: None,
         client,
+        yields: false,
+        engine,
         case: case.clone(),
         session: 7,
     };
@@ -138,7 +140,7 @@ struct Watched {
     failed: u64,
 }
 
-/// Runs both workers for half a second, and takes their batches as the control thread does.
+/// Runs both workers for a while, and takes their batches as the control thread does.
 fn watch(client: WorkerHandle, server: WorkerHandle) -> Watched {
     let mut workers = [client, server];
     workers.iter().for_each(armed);
@@ -149,7 +151,7 @@ fn watch(client: WorkerHandle, server: WorkerHandle) -> Watched {
     workers
         .iter()
         .for_each(|worker| worker.signals.start(start));
-    let until = Instant::now() + Duration::from_millis(500);
+    let until = Instant::now() + Duration::from_millis(400);
     let mut batches = 0;
     while Instant::now() < until {
         for worker in &mut workers {
@@ -163,7 +165,7 @@ fn watch(client: WorkerHandle, server: WorkerHandle) -> Watched {
     let counts = watch.so_far();
     workers.iter().for_each(|worker| worker.signals.stop());
     drop(watch);
-    assert!(batches > 2, "{batches} batches in five intervals");
+    assert!(batches > 2, "{batches} batches in four intervals");
     let outcomes = workers.map(|worker| worker.join().0.expect("it ran"));
     let flows = || outcomes.iter().flat_map(|outcome| &outcome.flows);
     let totals = outcomes.iter().flat_map(|outcome| &outcome.groups);
@@ -174,8 +176,16 @@ fn watch(client: WorkerHandle, server: WorkerHandle) -> Watched {
     }
 }
 
+const ENGINES: [EngineKind; 2] = [EngineKind::IoUring, EngineKind::Sockets];
+
 fn check(what: &str, case: &Case) {
-    let (client, server) = (worker(case, true), worker(case, false));
+    for engine in ENGINES {
+        check_with(&format!("{what} by {engine:?}"), case, engine);
+    }
+}
+
+fn check_with(what: &str, case: &Case, engine: EngineKind) {
+    let (client, server) = (worker(case, true, engine), worker(case, false, engine));
     if case.test == Test::Crr {
         give_listener(&client, &server);
     } else {
@@ -234,9 +244,19 @@ fn neither_schedules_nor_options_allocate() {
 #[test]
 fn failures_do_not_allocate() {
     let _alone = alone();
+    for engine in ENGINES {
+        unanswered(engine);
+        refused(engine);
+    }
+}
+
+fn unanswered(engine: EngineKind) {
     // Requests that nobody answers: they time out and are asked again.
     let silent = case(Proto::Udp, Test::Rr, 20);
-    let (client, other) = (worker(&silent, true), worker(&silent, false));
+    let (client, other) = (
+        worker(&silent, true, engine),
+        worker(&silent, false, engine),
+    );
     let mut sinks = Vec::new();
     for flow in 0..silent.flows {
         let (socket, sink) = datagrams();
@@ -252,11 +272,16 @@ fn failures_do_not_allocate() {
     }
     let watched = watch(client, other);
     assert!(watched.failed >= 20, "{} timed out", watched.failed);
-    assert_eq!(watched.counts, Counts::default(), "time-outs");
+    assert_eq!(watched.counts, Counts::default(), "time-outs by {engine:?}");
+}
 
+fn refused(engine: EngineKind) {
     // Connections that nobody accepts.
     let refused = case(Proto::Tcp, Test::Crr, 20);
-    let (client, other) = (worker(&refused, true), worker(&refused, false));
+    let (client, other) = (
+        worker(&refused, true, engine),
+        worker(&refused, false, engine),
+    );
     let nobody = TcpListener::bind((LOOPBACK, 0)).expect("loopback");
     let address: SocketAddr = nobody.local_addr().expect("bound");
     drop(nobody);
@@ -265,5 +290,9 @@ fn failures_do_not_allocate() {
     assert!(watched.failed > 20, "{} refused", watched.failed);
     // A pause of a millisecond follows each.
     assert!(watched.failed <= 20 * 600, "{} refused", watched.failed);
-    assert_eq!(watched.counts, Counts::default(), "refused connections");
+    assert_eq!(
+        watched.counts,
+        Counts::default(),
+        "refused connections by {engine:?}"
+    );
 }

@@ -13,7 +13,9 @@ use ringperf::plan::Traffic;
 use ringperf::record::{HostFacts, Run, Sample, Severity};
 use support::process::{Ended, RINGPERF, Running, ringperf};
 use support::seccomp::{self, Denied};
-use support::session::{STANDING, Scratch, Server, code, document};
+use support::session::{
+    STANDING, Scratch, Server, code, document, vacant_address, wait_for_intervals,
+};
 
 /// A sample that nothing but a fault ends, told of every 100 ms.
 const ENDLESS: [&str; 8] = [
@@ -26,9 +28,6 @@ const ENDLESS: [&str; 8] = [
     "--json",
     "-",
 ];
-
-/// On the live line once the third interval of both sides is known.
-const UNDER_WAY: &str = "[  0.3s]";
 
 /// How late a busy machine may make what is due within a bound.
 const SLACK: Duration = Duration::from_secs(2);
@@ -45,7 +44,7 @@ const KINDS: [&[&str]; 6] = [
 
 fn under_way(server: &Server, kind: &[&str], rest: &[&str]) -> Running {
     let client = server.client(&[kind, &ENDLESS, rest].concat());
-    client.wait_for_stderr(UNDER_WAY, STANDING);
+    wait_for_intervals(&client, 4);
     client
 }
 
@@ -115,9 +114,7 @@ fn something_was_measured(run: &Run) {
 
 #[test]
 fn nobody_listens() {
-    let vacant = TcpListener::bind("127.0.0.1:0").expect("loopback");
-    let address = vacant.local_addr().expect("bound").to_string();
-    drop(vacant);
+    let address = vacant_address().to_string();
     let ended = ends_within(ringperf(&["run", &address]), Duration::from_secs(5));
     assert_eq!(code(&ended), 4);
     let line = error_line(&ended);
@@ -188,7 +185,7 @@ fn the_server_is_killed_in_a_sample() {
 fn the_table_of_a_sample_whose_server_died() {
     let server = Server::start(&[]);
     let client = server.client(&["--duration", "60s", "--warmup", "0s", "--interval", "100ms"]);
-    client.wait_for_stderr(UNDER_WAY, STANDING);
+    wait_for_intervals(&client, 4);
     server.running.signal("KILL");
     let ended = ends_within(client, Duration::from_secs(2));
     assert_eq!(code(&ended), 4);
@@ -292,7 +289,7 @@ fn a_signal_before_any_traffic() {
     let address = mute.local_addr().expect("bound").to_string();
     let stages: [&[&str]; 2] = [&[], &["--wait-for-server", "60s"]];
     for (stage, rest) in stages.into_iter().enumerate() {
-        let vacant = "127.0.0.1:1".to_string();
+        let vacant = vacant_address().to_string();
         let host = if stage == 0 { &address } else { &vacant };
         let client = Running::start(
             Command::new(RINGPERF)
@@ -388,7 +385,7 @@ fn strangers_do_not_harm_a_session() {
             "100ms",
         ];
         let client = server.client(&[kind, &case, &["--json", "-"]].concat());
-        client.wait_for_stderr(UNDER_WAY, STANDING);
+        wait_for_intervals(&client, 4);
         let strangers = stranger_connections(&server);
         let ended = client.ended(STANDING);
         drop(strangers);
@@ -516,23 +513,25 @@ fn versions_that_differ_are_both_named() {
 /// A server that turns hostile after its welcome, in every way that ends with a clear error.
 #[test]
 fn hostile_words_after_the_welcome() {
-    let words: [&[u8]; 6] = [
-        b"\xff\xff\xff\xff",
-        b"\x00\x00\x00\x04nope",
-        b"\x00\x00\x00\x10{\"type\":\"start\"}",
-        b"\x00\x00\x00\x0e{\"type\":\"bye\"}",
-        b"\x00\x00\x00\x30{\"type\":\"accepted\",\"cookie\":-1,\"cpus\":[]}        ",
-        b"\x00\x00\x00\x3b{\"type\":\"results\",\"piece\":7,\"last\":true,\"text\":\"{{{{{{{{{{{\"}",
+    let framed = |body: &str| [&(body.len() as u32).to_be_bytes(), body.as_bytes()].concat();
+    let words = [
+        b"\xff\xff\xff\xff".to_vec(),
+        framed("nope"),
+        framed(r#"{"type":"start"}"#),
+        framed(r#"{"type":"bye"}"#),
+        framed(r#"{"type":"accepted","cookie":-1,"cpus":[]}"#),
+        framed(r#"{"type":"results","piece":7,"last":true,"text":"{{{{{{{"}"#),
     ];
     for word in words {
+        let said = word.clone();
         let address = fake_server(move |stream| {
             let _ = stream.write_all(&welcome(PROTOCOL, "0.0.1", 1));
             read_frame(stream);
-            let _ = stream.write_all(word);
+            let _ = stream.write_all(&said);
         });
         let client = ringperf(&["run", &address, "--json", "-", "--peer-timeout", "2s"]);
         let ended = ends_within(client, Duration::from_secs(4));
-        let word = String::from_utf8_lossy(word);
+        let word = String::from_utf8_lossy(&word);
         assert_eq!(code(&ended), 4, "{word}: {ended:?}");
         assert!(!ended.stderr.contains("panicked"), "{word}: {ended:?}");
         let run = document(&ended);
@@ -582,41 +581,54 @@ fn a_hostile_client_is_dropped() {
 
 fn refused_by_seccomp(errno: i32, name: &str) {
     let denied = seccomp::io_uring(errno);
-    // Without being asked for, plain sockets would take its place: see the suite of the engines.
-    let case = [
-        "--engine",
-        "io_uring",
-        "--duration",
-        "300ms",
-        "--warmup",
-        "0s",
-        "--json",
-        "-",
-    ];
+    let strict = ["--engine", "io_uring", "--duration", "300ms", "--json", "-"];
+    let any = ["--test", "stream,rr", "--duration", "300ms", "--json", "-"];
+    let filtered = |arguments: &[&str]| {
+        let mut command = Command::new(RINGPERF);
+        seccomp::deny(command.args(arguments), &denied);
+        command
+    };
 
     let server = Server::start(&[]);
-    let mut command = Command::new(RINGPERF);
-    command.args(["run", &server.host()]).args(case);
-    let ended = Running::start(seccomp::deny(&mut command, &denied)).ended(STANDING);
-    blocked(&ended, "client", name);
+    let host = server.host();
+    let client = |case: &[&str]| {
+        let mut command = filtered(&[&["run", &host], case].concat());
+        Running::start(&mut command).ended(STANDING)
+    };
+    blocked(&client(&strict), "client", name);
+    fallen_back(&client(&any), "client", name);
     server.serves_the_next();
 
-    let mut command = Command::new(RINGPERF);
-    command.args(["serve", "--bind", "127.0.0.1", "--port", "0"]);
-    let server = Server::of(seccomp::deny(&mut command, &denied));
-    let ended = server.client(&case).ended(STANDING);
-    blocked(&ended, "server", name);
-    // It still answers: the refusal comes over a working connection.
-    let ended = server.client(&case).ended(STANDING);
-    blocked(&ended, "server", name);
+    // The refusal comes over a working connection, and the server goes on.
+    let mut command = filtered(&["serve", "--bind", "127.0.0.1", "--port", "0"]);
+    let server = Server::of(&mut command);
+    blocked(&server.client(&strict).ended(STANDING), "server", name);
+    fallen_back(&server.client(&any).ended(STANDING), "server", name);
     let log = server.running.stderr();
     assert!(log.contains("without io_uring"), "{log}");
 
-    let mut command = Command::new(RINGPERF);
-    command.arg("run").args(case);
-    let ended = Running::start(seccomp::deny(&mut command, &denied)).ended(STANDING);
+    let mut command = filtered(&[&["run"], &strict[..]].concat());
+    let ended = Running::start(&mut command).ended(STANDING);
     assert_eq!(code(&ended), 5, "{ended:?}");
     assert!(error_lines(&ended)[0].contains(name), "{ended:?}");
+}
+
+/// The other engine did the work, and the result says so, whose and why.
+fn fallen_back(ended: &Ended, side: &str, name: &str) {
+    assert_eq!(code(ended), 0, "{ended:?}");
+    assert!(!ended.stderr.contains("panicked"), "{ended:?}");
+    let run = document(ended);
+    assert!(run.complete && run.cases.len() == 2);
+    for case in &run.cases {
+        let sample = &case.samples[0];
+        let counts = &sample.groups[0].figures.reconciliation;
+        assert!(counts.reconciled, "{counts:?}");
+        let said = sample.findings.iter().find(|f| f.code == "engine-fallback");
+        let text = &said.unwrap_or_else(|| panic!("{:?}", sample.findings)).text;
+        for needed in [&format!("on the {side}"), name, "seccomp", "Remedy"] {
+            assert!(text.contains(needed), "{needed}: {text}");
+        }
+    }
 }
 
 fn blocked(ended: &Ended, side: &str, name: &str) {
@@ -652,8 +664,7 @@ fn io_uring_of_an_old_kernel() {
     });
     let server = Server::start(&[]);
     let mut command = Command::new(RINGPERF);
-    command.args(["run", &server.host(), "--engine", "io_uring"]);
-    command.args(["--duration", "300ms", "--json", "-"]);
+    command.args(["run", &server.host(), "--engine", "io_uring", "--json", "-"]);
     let ended = Running::start(seccomp::deny(&mut command, &probes)).ended(STANDING);
     assert_eq!(code(&ended), 5, "{ended:?}");
     let line = error_line(&ended);

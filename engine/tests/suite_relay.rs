@@ -175,11 +175,10 @@ fn assert_stream(sample: &Sample, did: Did, harm: Harm) {
     assert_eq!(udp.lost, Some(model.lost));
     assert_eq!(udp.duplicated, Some(model.duplicated));
     let reordered = udp.reordered.unwrap_or(0);
-    let most_held = if harm.hold_every == 0 {
-        0
-    } else {
-        harm.hold_by / harm.hold_every + 1
-    };
+    let most_held = harm
+        .hold_by
+        .checked_div(harm.hold_every)
+        .map_or(0, |held| held + 1);
     assert!(model.reordered.abs_diff(reordered) <= most_held, "{udp:?}");
     assert_eq!(udp.reorder_extent_max, Some(model.extent_max), "{udp:?}");
     let received = figures(sample).received.messages.expect("datagrams");

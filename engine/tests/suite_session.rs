@@ -15,7 +15,7 @@ use ringperf::record::{HostFacts, Run};
 use ringperf::traffic::udp::Phase;
 use support::process::{RINGPERF, Running};
 use support::relay::{Harm, IsData, Relay, Script, of_phase};
-use support::session::{STANDING, Server, code, document};
+use support::session::{STANDING, Server, code, document, vacant_address, wait_for_intervals};
 
 const SHORT: [&str; 6] = [
     "--duration",
@@ -26,10 +26,15 @@ const SHORT: [&str; 6] = [
     "100ms",
 ];
 const LONG: [&str; 6] = ["--duration", "60s", "--warmup", "0s", "--interval", "100ms"];
-const UNDER_WAY: &str = "[  0.3s]";
-
-/// Everything that is not its own port of data.
-const ALL_KINDS: [&str; 4] = ["--proto", "tcp,udp", "--test", "stream,reverse,bidir,rr"];
+/// Every kind but crr; at a rate, so that datagrams arrive on a busy machine too.
+const ALL_KINDS: [&str; 6] = [
+    "--proto",
+    "tcp,udp",
+    "--test",
+    "stream,reverse,bidir,rr",
+    "--rate",
+    "200",
+];
 
 fn json(server: &Server, arguments: &[&str]) -> Run {
     let ended = server
@@ -101,7 +106,7 @@ fn neighbours() -> (TcpListener, u16) {
 fn a_busy_server_says_with_whom_what_and_for_how_long() {
     let server = Server::start(&[]);
     let first = server.client(&[&LONG[..], &["--size", "4K"]].concat());
-    first.wait_for_stderr("[  1.2s]", STANDING);
+    wait_for_intervals(&first, 12);
     let ended = server.client(&["--json", "-"]).ended(STANDING);
     assert_eq!(code(&ended), 4, "{ended:?}");
     let run = document(&ended);
@@ -134,13 +139,13 @@ fn as_many_sessions_as_allowed_at_once() {
     let server = Server::start(&["--max-sessions", "2"]);
     let paced = ["--proto", "udp", "--bitrate", "1M"];
     let first = server.client(&[&paced[..], &LONG].concat());
-    first.wait_for_stderr(UNDER_WAY, STANDING);
+    wait_for_intervals(&first, 4);
     let second = json(&server, &["--test", "rr", "--flows", "3"]);
     assert!(second.complete);
     let counts = &second.cases[0].samples[0].groups[0].figures.reconciliation;
     assert!(counts.reconciled, "{counts:?}");
     let third = server.client(&[&paced[..], &LONG].concat());
-    third.wait_for_stderr(UNDER_WAY, STANDING);
+    wait_for_intervals(&third, 4);
     let ended = server.client(&[]).ended(STANDING);
     assert!(
         code(&ended) == 4 && ended.stderr.contains(" and "),
@@ -234,7 +239,7 @@ fn an_amount_ends_at_the_time_limit() {
 fn one_session_and_no_more() {
     let server = Server::start(&["--one-off"]);
     let first = server.client(&LONG);
-    first.wait_for_stderr(UNDER_WAY, STANDING);
+    wait_for_intervals(&first, 4);
     let ended = server.client(&[]).ended(STANDING);
     assert!(
         code(&ended) == 4 && ended.stderr.contains("--one-off"),
@@ -248,9 +253,7 @@ fn one_session_and_no_more() {
 
 #[test]
 fn waiting_for_a_server() {
-    let vacant = TcpListener::bind("127.0.0.1:0").expect("loopback");
-    let address = vacant.local_addr().expect("bound");
-    drop(vacant);
+    let address = vacant_address();
     let start = |wait| {
         let arguments = [
             "-vv",
@@ -264,11 +267,11 @@ fn waiting_for_a_server() {
     let waits = start("60s");
     waits.wait_for_stderr("trying again", STANDING);
     let mut command = Command::new(RINGPERF);
-    let port = address.port().to_string();
-    let _server = Server::of(command.args(["serve", "--bind", "127.0.0.1", "--port", &port]));
+    let (ip, port) = (address.ip().to_string(), address.port().to_string());
+    let server = Server::of(command.args(["serve", "--bind", &ip, "--port", &port]));
     let ended = waits.ended(STANDING);
     assert_eq!(code(&ended), 0, "{ended:?}");
-    drop(_server);
+    drop(server);
 
     let from = Instant::now();
     let ended = start("1s").ended(STANDING);

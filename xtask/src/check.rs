@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 
+use crate::bench::instr;
 use crate::exec::{Show, on_path, run};
 use crate::suites::{Count, Tests, run_suite};
 use crate::{print, say, tidy as rules};
@@ -50,6 +51,10 @@ pub fn check(root: &Path, strictness: Strictness) -> Result<u8> {
     if !deny(root, strictness)? {
         failed.push("deny");
     }
+    say("== ebpf");
+    if !ebpf(strictness) {
+        failed.push("ebpf");
+    }
     let mut count = Count::default();
     for (suite, name) in Tests::ALL
         .into_iter()
@@ -68,6 +73,10 @@ pub fn check(root: &Path, strictness: Strictness) -> Result<u8> {
             failed.push(name);
         }
         count.add(one);
+    }
+    say("== instructions");
+    if !instructions(root, strictness)? {
+        failed.push("instructions");
     }
     match failed.is_empty() {
         true => say("== everything holds"),
@@ -90,6 +99,20 @@ pub fn tidy(root: &Path) -> Result<u8> {
     Ok(u8::from(!problems.is_empty()))
 }
 
+/// Instruction counts under their ceilings. They need an optimised build and a minute of
+/// valgrind, so that only the strict check takes them.
+fn instructions(root: &Path, strictness: Strictness) -> Result<bool> {
+    if strictness == Strictness::WhatIsHere {
+        say("left out: it needs an optimised build (cargo xtask bench instr)");
+        return Ok(true);
+    }
+    if !instr::is_possible() {
+        say("left out: valgrind is not on the path");
+        return Ok(true);
+    }
+    Ok(instr::check(root)? == 0)
+}
+
 fn cargo(root: &Path, arguments: &str) -> Result<bool> {
     let mut command = Command::new(env!("CARGO"));
     command.current_dir(root).args(arguments.split(' '));
@@ -107,6 +130,21 @@ fn deny(root: &Path, strictness: Strictness) -> Result<bool> {
         .current_dir(root)
         .args(["--locked", "check", "licenses", "bans", "sources"]);
     Ok(run(command, LIMIT, Show::Yes)?.success)
+}
+
+/// Whether the committed object of the kernel programs is what their source gives.
+fn ebpf(strictness: Strictness) -> bool {
+    if !on_path(crate::ebpf::CLANG) {
+        say("left out: clang-14 is not here (apt-get install clang-14 llvm-14 libbpf-dev)");
+        return strictness == Strictness::WhatIsHere;
+    }
+    match crate::ebpf::run(true) {
+        Ok(()) => true,
+        Err(error) => {
+            say(&format!("{error:#}"));
+            false
+        }
+    }
 }
 
 fn cargo_deny(root: &Path) -> Option<PathBuf> {

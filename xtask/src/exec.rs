@@ -79,7 +79,21 @@ enum Piece {
 /// # Errors
 ///
 /// Where it cannot be started, is interrupted, or its time is up; not for its exit code.
-pub fn run(mut command: Command, limit: Duration, show: Show) -> Result<Finished> {
+pub fn run(command: Command, limit: Duration, show: Show) -> Result<Finished> {
+    run_watched(command, limit, show, |_| {})
+}
+
+/// The same, and tells the command's process group once it has started.
+///
+/// # Errors
+///
+/// As [`run`].
+pub fn run_watched(
+    mut command: Command,
+    limit: Duration,
+    show: Show,
+    started: impl FnOnce(u32),
+) -> Result<Finished> {
     let name = name_of(&command);
     let mut child = command
         .stdin(Stdio::null())
@@ -88,6 +102,7 @@ pub fn run(mut command: Command, limit: Duration, show: Show) -> Result<Finished
         .process_group(0)
         .spawn()
         .with_context(|| format!("{name} could not be started"))?;
+    started(child.id());
     let (sender, pieces) = channel();
     read_lines(child.stdout.take(), sender.clone(), Piece::Stdout);
     read_lines(child.stderr.take(), sender, Piece::Stderr);
@@ -218,6 +233,17 @@ impl Background {
             .spawn()
             .with_context(|| format!("{name} could not be started"))?;
         Ok(Background { child })
+    }
+
+    /// Its process and process group.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Ends it and all it started without asking, where nothing of it matters any more.
+    pub fn end_at_once(mut self) {
+        signal_group(&self.child, Signal::SIGKILL);
+        let _ = self.child.wait();
     }
 
     /// Whether it has ended by itself.

@@ -2,6 +2,7 @@
 
 mod bench;
 mod check;
+mod ebpf;
 mod exec;
 mod suites;
 mod tidy;
@@ -39,15 +40,14 @@ enum Task {
         /// Which; all without it.
         suite: Option<Tests>,
     },
-    /// ringperf beside other tools on this machine, as root.
-    Bench {
-        /// Which comparison.
-        #[arg(value_enum)]
-        kind: bench::Kind,
-        /// Rounds; each runs every tool once.
-        #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100))]
-        rounds: u32,
+    /// Builds the object of the kernel programs anew.
+    Ebpf {
+        /// Only compare the committed one with what the source gives.
+        #[arg(long)]
+        check: bool,
     },
+    /// ringperf beside other tools on this machine, as root; instruction counts.
+    Bench(bench::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -79,7 +79,8 @@ fn task(task: &Task) -> Result<u8> {
             print(&count.to_string())?;
             Ok(u8::from(count.failed > 0))
         }
-        Task::Bench { kind, rounds } => bench::run(&root, *kind, *rounds),
+        Task::Ebpf { check } => ebpf::run(*check).map(|()| 0),
+        Task::Bench(arguments) => bench::run(&root, arguments),
     }
 }
 

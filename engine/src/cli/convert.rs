@@ -79,6 +79,7 @@ pub(super) fn spec(args: RunArgs) -> Spec {
         think: messages.think,
         verify: messages.verify,
         as_application: place.as_application,
+        probes: place.probes,
         wait_for_server: session.wait_for_server,
         timeout: session.timeout,
         peer_timeout: session.peer_timeout,

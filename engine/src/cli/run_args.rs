@@ -6,7 +6,8 @@ use std::path::PathBuf;
 use clap::Args;
 
 use crate::plan::{
-    CloseKind, Engine, Family, Proto, Receive, SizeSpec, SourcePorts, Test, TypedHost, Wait,
+    CloseKind, Engine, Family, ProbeUse, Proto, Receive, SizeSpec, SourcePorts, Test, TypedHost,
+    Wait,
 };
 use crate::units::{
     CpuList, ParseError, PerSecond, parse_bitrate, parse_count, parse_duration, parse_size,
@@ -204,6 +205,10 @@ pub(super) struct PlaceArgs {
     #[arg(long, value_name = "USEC")]
     pub(super) server_busy_poll: Option<u32>,
 
+    /// What of the kernel is watched, on both sides: auto (drops, retransmissions, resets, where
+    /// permitted), on (also the stages of each packet's way, which slows it), off
+    #[arg(long, value_name = "auto|on|off")]
+    pub(super) probes: Option<ProbeUse>,
     /// Plain buffers and a wake-up per arrival: nothing that the engine chooses by itself
     #[arg(long)]
     pub(super) as_application: bool,

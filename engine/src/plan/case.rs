@@ -142,6 +142,19 @@ pub enum Engine {
     Sockets,
 }
 
+/// What of the kernel is watched during the measured samples.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, PartialEq, Eq, Debug, Hash, Default)]
+#[serde(rename_all = "lowercase")]
+pub enum ProbeUse {
+    /// Programs on slow paths only (drops, retransmissions, resets), where they are permitted.
+    #[default]
+    Auto,
+    /// Also the stages of every packet's way; the figures are those of a probed sample.
+    On,
+    /// Nothing.
+    Off,
+}
+
 /// What the receiver does with the payload.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, PartialEq, Eq, Debug, Hash, Default)]
 #[serde(rename_all = "lowercase")]
@@ -233,6 +246,8 @@ pub struct Options {
     pub timeout_ns: u64,
     /// Plain buffers and a wake-up per arrival: the engine chooses nothing by itself.
     pub as_application: bool,
+    /// What of the kernel is watched.
+    pub probes: ProbeUse,
     /// Source ports of the client's flows.
     pub source_ports: SourcePorts,
     /// Source address of the client's flows.

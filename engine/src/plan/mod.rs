@@ -16,8 +16,8 @@ mod words;
 
 pub use address::{DEFAULT_PORT, HostPort, TypedHost};
 pub use case::{
-    Case, CloseKind, Direction, Engine, Family, GroupPlan, Limit, Load, Options, Plan, Proto,
-    Receive, SourcePorts, Test, Traffic, Wait,
+    Case, CloseKind, Direction, Engine, Family, GroupPlan, Limit, Load, Options, Plan, ProbeUse,
+    Proto, Receive, SourcePorts, Test, Traffic, Wait,
 };
 pub use check::PlanError;
 pub use invocation::{JsonTarget, RunInvocation, ServeOptions};

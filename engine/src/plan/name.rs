@@ -4,7 +4,7 @@
 //! the user left alone is absent, except for the dimensions that every table needs.
 
 use super::{
-    Case, CloseKind, DEFAULT_TIMEOUT_NS, Engine, Family, Load, Options, Proto, Receive,
+    Case, CloseKind, DEFAULT_TIMEOUT_NS, Engine, Family, Load, Options, ProbeUse, Proto, Receive,
     SourcePorts, Test, Wait,
 };
 use crate::units::{print_bitrate, print_duration, print_per_second, print_size};
@@ -113,6 +113,9 @@ fn receiver(options: &Options, words: &mut Vec<String>) {
     }
     if options.think_ns != 0 {
         words.push(format!("think={}", print_duration(options.think_ns)));
+    }
+    if options.probes == ProbeUse::On {
+        words.push("probed".to_string());
     }
     if options.as_application {
         words.push("as-application".to_string());

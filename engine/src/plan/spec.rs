@@ -5,7 +5,8 @@ use std::net::IpAddr;
 use std::str::FromStr;
 
 use super::{
-    CloseKind, Engine, Family, HostPort, Proto, Receive, SourcePorts, Test, TypedHost, Wait,
+    CloseKind, Engine, Family, HostPort, ProbeUse, Proto, Receive, SourcePorts, Test, TypedHost,
+    Wait,
 };
 use super::{DEFAULT_PORT, MAX_UDP_BYTES};
 use crate::units::{ParseError, PerSecond, parse_size, print_size};
@@ -158,6 +159,8 @@ pub struct Spec {
     pub verify: bool,
     /// Plain buffers and a wake-up per arrival.
     pub as_application: bool,
+    /// What of the kernel is watched.
+    pub probes: Option<ProbeUse>,
     /// How long to wait for the server to listen.
     pub wait_for_server: Option<u64>,
     /// After this long a UDP request counts as lost.

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use super::{CloseKind, Engine, Family, Proto, Receive, SourcePorts, Test, Wait};
+use super::{CloseKind, Engine, Family, ProbeUse, Proto, Receive, SourcePorts, Test, Wait};
 use crate::units::{ParseError, PortRange};
 
 macro_rules! words {
@@ -49,6 +49,10 @@ words!(
 words!(
     Engine, "an engine",
     "auto" => Engine::Auto, "io_uring" => Engine::IoUring, "sockets" => Engine::Sockets
+);
+words!(
+    ProbeUse, "a use of the probes",
+    "auto" => ProbeUse::Auto, "on" => ProbeUse::On, "off" => ProbeUse::Off
 );
 words!(
     Receive, "a way to receive",

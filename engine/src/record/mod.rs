@@ -6,6 +6,7 @@
 pub mod canned;
 pub mod exit;
 pub mod host;
+pub mod kernel;
 pub mod progress;
 pub mod read;
 pub mod run;
@@ -13,6 +14,10 @@ pub mod side;
 pub mod stamp;
 
 pub use host::{HostFacts, NicFacts};
+pub use kernel::{
+    CostReport, CounterReport, DropReport, KernelReport, OursAndSystem, ProgramCost,
+    RetransmitReport, StageReport, Unavailable, UnavailableStatus,
+};
 pub use progress::Progress;
 pub use read::{ReadError, read};
 pub use run::{

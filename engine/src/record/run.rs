@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::SCHEMA;
 use super::host::HostFacts;
+use super::kernel::KernelReport;
 use super::side::{
     CpuReport, EngineReport, Finding, FlowReport, Interval, TcpReport, Transactions, UdpReport,
 };
@@ -202,8 +203,9 @@ pub struct Sample {
     pub figures: Option<Figures>,
     /// CPU used on each side.
     pub cpu: Sides<CpuReport>,
-    /// Kernel probes; null until there are probes.
-    pub kernel: Sides<serde_json::Value>,
+    /// What the kernel said on each side: drops, retransmissions, counters, stages. Null where
+    /// nothing was asked of it.
+    pub kernel: Sides<KernelReport>,
     /// The engine of each side.
     pub engine: Sides<EngineReport>,
     /// Flows of each side.

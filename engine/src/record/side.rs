@@ -411,6 +411,8 @@ pub struct SideReport {
     pub cpu: Option<CpuReport>,
     /// The engine.
     pub engine: EngineReport,
+    /// What the kernel said.
+    pub kernel: Option<super::kernel::KernelReport>,
     /// What a reader must know.
     pub findings: Vec<Finding>,
 }

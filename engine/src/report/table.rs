@@ -6,6 +6,7 @@
 mod cell;
 mod columns;
 mod head;
+mod kernel;
 mod layout;
 mod notes;
 
@@ -40,6 +41,7 @@ pub fn render(run: &Run, style: Style) -> String {
     let width = style.width.clamp(NARROWEST, WIDEST);
     let mut blocks = vec![head::lines(run, width)];
     blocks.extend(layout::tables(run, width, style.samples));
+    blocks.push(kernel::lines(run, width));
     blocks.push(notes::findings(run, width));
     blocks.push(notes::errors(run, width));
     blocks.retain(|block| !block.is_empty());

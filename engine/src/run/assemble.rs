@@ -127,7 +127,10 @@ pub fn sample(input: SampleInput<'_>) -> Sample {
         duration_s: duration_s(case, &client, &server),
         figures: own_figures(&groups),
         groups,
-        kernel: Sides::default(),
+        kernel: Sides {
+            client: client.report.kernel.clone(),
+            server: server.report.kernel.clone(),
+        },
         flows: flows::bounded(flows, case),
         findings: found,
         error: input.error,

@@ -253,6 +253,9 @@ impl Session<'_> {
         let mut latest = (None, None);
         let stream = invocation.json_stream;
         let mut show = |side: Side, progress: &Progress| {
+            if !progress.worth_showing(&case) {
+                return;
+            }
             if stream {
                 output::interval(&case, number, side, progress);
             }

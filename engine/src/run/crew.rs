@@ -1,7 +1,7 @@
 //! The workers of one side for one sample, as the control shells see them.
 
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 
 use crate::control::crew::{Crew, CrewEvent, FLOW_FAILED, FlowKey, Side};
 use crate::control::wire::{Offer, Refusal};
@@ -14,6 +14,7 @@ use crate::worker::{Adopted, Command, Note, WorkerHandle};
 use super::collect::Collector;
 use super::options;
 use super::side::{self, Ending};
+use super::witness::Witness;
 
 /// Where the crew is in its sample.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -43,6 +44,7 @@ pub(super) struct DataCrew {
     net_before: Option<NetCounters>,
     findings: Vec<Finding>,
     failed: bool,
+    witness: Option<Witness>,
 }
 
 impl DataCrew {
@@ -70,7 +72,14 @@ impl DataCrew {
             net_before: None,
             findings,
             failed: false,
+            witness: None,
         }
+    }
+
+    /// Has the kernel watched too.
+    pub(super) fn with_witness(mut self, witness: Option<Witness>) -> DataCrew {
+        self.witness = witness;
+        self
     }
 
     fn order(&self, worker: usize, command: Command) -> Result<(), Refusal> {
@@ -163,6 +172,9 @@ impl DataCrew {
 
     fn begin_cpu(&mut self) {
         self.cpu_began = true;
+        if let Some(witness) = &mut self.witness {
+            witness.begin();
+        }
         if let Some(cpu) = &mut self.cpu {
             cpu.begin();
         }
@@ -173,6 +185,9 @@ impl DataCrew {
             return;
         }
         self.window_done = true;
+        if let Some(witness) = &mut self.witness {
+            witness.end();
+        }
         if let (true, Some(cpu)) = (self.cpu_began, &mut self.cpu) {
             self.cpu_report = Some(cpu.end());
         }
@@ -190,6 +205,9 @@ impl Crew for DataCrew {
             if !self.findings.contains(&note) {
                 self.findings.push(note);
             }
+        }
+        if let Some(witness) = &mut self.witness {
+            witness.follow(socket.as_fd(), key);
         }
         let worker = key.flow as usize % self.workers.len();
         let flow = Adopted {
@@ -212,6 +230,9 @@ impl Crew for DataCrew {
     }
 
     fn target(&mut self, server: SocketAddr) {
+        if let Some(witness) = &mut self.witness {
+            witness.follow_port(server.port());
+        }
         for worker in 0..self.workers.len() {
             if let Err(refusal) = self.order(worker, Command::Target(server)) {
                 log::debug!("{refusal}");
@@ -242,12 +263,11 @@ impl Crew for DataCrew {
         for (index, worker) in self.workers.iter_mut().enumerate() {
             self.collector.drain(index, &mut worker.batches);
         }
-        events.extend(
-            self.collector
-                .progress()
-                .into_iter()
-                .map(CrewEvent::Progress),
-        );
+        let news = self.collector.progress();
+        if let (true, Some(witness)) = (news.iter().any(|n| n.index >= 0), &mut self.witness) {
+            witness.interval();
+        }
+        events.extend(news.into_iter().map(CrewEvent::Progress));
         self.watch_window(&mut events);
         if self.stage == Stage::Stopping && self.workers.iter().all(WorkerHandle::is_finished) {
             self.stage = Stage::Stopped;
@@ -309,6 +329,7 @@ impl Crew for DataCrew {
             net,
             findings: std::mem::take(&mut self.findings),
             failed: self.failed,
+            kernel: self.witness.take().and_then(Witness::report),
             client: self.side == Side::Client,
         })
     }

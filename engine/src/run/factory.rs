@@ -15,6 +15,7 @@ use crate::worker::{EngineKind, WorkerHandle, WorkerPlan, spawn};
 
 use super::crew::DataCrew;
 use super::engine;
+use super::witness::Witness;
 
 /// Length of the idle baseline of the CPU figures.
 const BASELINE: Duration = Duration::from_secs(1);
@@ -128,14 +129,16 @@ impl CrewFactory for Factory {
         if let Some(monitor) = &mut monitor {
             monitor.set_spinning(spins(side, offer));
         }
-        Ok(Box::new(DataCrew::new(
+        let witness = Witness::load(case.options.probes, name_of(side))?;
+        let crew = DataCrew::new(
             side,
             offer,
             (handles, placed.cpus),
             chosen.reason,
             monitor,
             findings,
-        )))
+        );
+        Ok(Box::new(crew.with_witness(witness)))
     }
 }
 
@@ -148,11 +151,15 @@ fn spins(side: Side, offer: &Offer) -> bool {
     wait == crate::plan::Wait::Spin
 }
 
-pub(super) fn on(side: Side, text: &str) -> String {
+pub(super) fn name_of(side: Side) -> &'static str {
     match side {
-        Side::Client => format!("on the client: {text}"),
-        Side::Server => format!("on the server: {text}"),
+        Side::Client => "client",
+        Side::Server => "server",
     }
+}
+
+pub(super) fn on(side: Side, text: &str) -> String {
+    format!("on the {}: {text}", name_of(side))
 }
 
 fn start(

@@ -25,6 +25,7 @@ pub(super) struct Ending<'a> {
     pub(super) net: Option<NetCounters>,
     pub(super) findings: Vec<Finding>,
     pub(super) failed: bool,
+    pub(super) kernel: Option<crate::record::KernelReport>,
     pub(super) client: bool,
 }
 
@@ -49,6 +50,7 @@ pub(super) fn report(mut ending: Ending<'_>) -> SideReport {
         flows: flows(&ending),
         cpu,
         engine: engine(&ending),
+        kernel: ending.kernel.take(),
         findings,
     }
 }
@@ -355,7 +357,8 @@ fn findings(ending: &mut Ending<'_>) -> Vec<Finding> {
     if ports > 0 {
         let text = format!(
             "{ports} connections of the {side} found no free source port: TIME_WAIT or another \
-             program holds them (widen net.ipv4.ip_local_port_range, add addresses, or use --close rst)"
+             program holds them (widen net.ipv4.ip_local_port_range, add addresses, or use \
+             --close rst)"
         );
         findings.push(Finding::new(Severity::Warning, "ports-exhausted", text));
     }

@@ -3,8 +3,10 @@
 //! Memory for `flows x depth` slots is taken once. A stream's answers come in order, so its
 //! slots are a queue; a datagram's answer names its request by a tag, so its slots are searched.
 //!
-//! A datagram request that was given up is remembered, so that its answer, should it still come,
-//! is known to be late and not a copy, and so that no newer request bears the same tag.
+//! A datagram's answer that comes after its request was given up is late, and one that comes again
+//! is a copy. Where the whole number is in the answer, a bit for each of the last numbers tells
+//! which. Where the number is cut, the requests given up last are remembered, and no newer one
+//! bears the tag of any of them.
 
 /// One outstanding transaction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -31,12 +33,18 @@ pub struct Outstanding {
     slots: Vec<Slot>,
     heads: Vec<Head>,
     depth: usize,
-    /// The requests given up last, so many per flow; not busy where the answer came.
+    /// Cut numbers: the requests given up last, so many per flow; not busy where the answer came.
     given_up: Vec<Slot>,
     kept: usize,
+    /// Whole numbers: a bit for each of the last [`NUMBERS`] of each flow, set once answered.
+    answered: Vec<u64>,
     /// The bits of a number that an answer carries.
     mask: u64,
 }
+
+/// Numbers per flow of which it is known whether they were answered.
+const NUMBERS: u64 = 64 * 1024;
+const WORDS: usize = (NUMBERS / 64) as usize;
 
 /// Fewest requests given up that are remembered per flow, where the tag has room for as many.
 const GIVEN_UP: usize = 256;
@@ -59,10 +67,15 @@ impl Outstanding {
     /// As [`Outstanding::new`], for datagrams whose answers carry the bits `mask` of the number
     /// of their request. Of its values at least twice as many as `depth` are needed.
     pub fn named(flows: usize, depth: u32, mask: u64) -> Outstanding {
+        if mask == u64::MAX {
+            return Outstanding {
+                answered: vec![0; flows * WORDS],
+                ..Outstanding::new(flows, depth)
+            };
+        }
         // Every value that is neither outstanding nor kept for the next request.
-        let spare = usize::try_from(mask)
-            .unwrap_or(usize::MAX)
-            .saturating_sub(depth as usize);
+        let spare = usize::try_from(mask).unwrap_or(usize::MAX);
+        let spare = spare.saturating_sub(depth as usize);
         let kept = GIVEN_UP.max(4 * depth as usize).min(spare);
         Outstanding::keeping(flows, depth, kept, mask)
     }
@@ -75,6 +88,7 @@ impl Outstanding {
             depth,
             given_up: vec![FREE; flows * kept],
             kept,
+            answered: Vec::new(),
             mask,
         }
     }
@@ -98,6 +112,7 @@ impl Outstanding {
     pub fn begin(&mut self, flow: usize, start_ns: u64, sent_ns: u64) -> u64 {
         let depth = self.depth;
         let sequence = self.next_number(flow);
+        self.answer(flow, sequence, false);
         let head = &mut self.heads[flow];
         head.next_sequence = sequence + 1;
         let own = &mut self.slots[flow * depth..(flow + 1) * depth];
@@ -161,6 +176,7 @@ impl Outstanding {
         let ended = *slot;
         slot.busy = false;
         self.heads[flow].used -= 1;
+        self.answer(flow, ended.sequence, true);
         Some(ended)
     }
 
@@ -180,16 +196,37 @@ impl Outstanding {
         Some(ended)
     }
 
-    /// The request given up on the flow whose number, cut to `mask`, is `tag`, where it is
-    /// remembered. Its answer has come: it is remembered no more.
-    pub fn take_given_up(&mut self, flow: usize, tag: u64, mask: u64) -> Option<Slot> {
-        let late = &mut self.given_up[flow * self.kept..(flow + 1) * self.kept];
-        let slot = late
-            .iter_mut()
-            .find(|s| s.busy && s.sequence & mask == tag)?;
-        let ended = *slot;
-        slot.busy = false;
-        Some(ended)
+    /// An answer came that [`Outstanding::end_tagged`] knows no request for. The number of the
+    /// request, where it had been given up and this is its first answer; none for a copy.
+    pub fn late(&mut self, flow: usize, tag: u64) -> Option<u64> {
+        if self.mask != u64::MAX {
+            let late = &mut self.given_up[flow * self.kept..(flow + 1) * self.kept];
+            let slot = late
+                .iter_mut()
+                .find(|s| s.busy && s.sequence & self.mask == tag)?;
+            slot.busy = false;
+            return Some(slot.sequence);
+        }
+        let next = self.heads[flow].next_sequence;
+        if tag >= next {
+            return None;
+        }
+        // From before the numbers that are known: a copy would have come sooner.
+        (next - tag > NUMBERS || self.answer(flow, tag, true)).then_some(tag)
+    }
+
+    /// Notes whether a number is answered; whether that is news.
+    fn answer(&mut self, flow: usize, sequence: u64, answered: bool) -> bool {
+        let at = sequence % NUMBERS;
+        let word = self.answered.get_mut(flow * WORDS + (at / 64) as usize);
+        let Some(word) = word else { return false };
+        let (bit, before) = (1_u64 << (at % 64), *word);
+        *word = if answered {
+            before | bit
+        } else {
+            before & !bit
+        };
+        *word != before
     }
 
     /// When the oldest outstanding transaction of any flow was sent.
@@ -270,14 +307,40 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_given_up_is_late_once_and_then_a_copy() {
-        let mut out = Outstanding::named(2, 1, u64::MAX);
-        let first = out.begin(1, 10, 10);
-        assert_eq!(out.take_given_up(1, first, u64::MAX), None);
-        assert!(out.end_expired(1, 100).is_some());
-        assert_eq!(out.take_given_up(0, first, u64::MAX), None);
-        assert_eq!(out.take_given_up(1, first, u64::MAX).unwrap().start_ns, 10);
-        assert_eq!(out.take_given_up(1, first, u64::MAX), None);
+    fn an_answer_is_late_once_and_then_a_copy() {
+        for mask in [u64::MAX, 0xff] {
+            let mut out = Outstanding::named(2, 1, mask);
+            let first = out.begin(1, 10, 10);
+            assert!(out.end_expired(1, 100).is_some());
+            assert_eq!(out.end_tagged(1, first, mask), None);
+            assert_eq!(
+                (out.late(0, first), out.late(1, first)),
+                (None, Some(first))
+            );
+            assert_eq!(out.late(1, first), None);
+            let second = out.begin(1, 10, 10);
+            assert!(out.end_tagged(1, second, mask).is_some());
+            assert_eq!((out.late(1, second), out.late(1, second + 1)), (None, None));
+        }
+    }
+
+    #[test]
+    fn any_number_given_up_at_once_is_late_when_answered() {
+        let mut out = Outstanding::named(1, 100, u64::MAX);
+        let late = NUMBERS - 100;
+        for _ in 0..late / 100 {
+            for _ in 0..100 {
+                out.begin(0, 0, 0);
+            }
+            while out.end_expired(0, 1).is_some() {}
+        }
+        let answered = (0..late).filter(|sequence| out.late(0, *sequence).is_some());
+        assert_eq!(answered.count() as u64, late / 100 * 100);
+        for _ in 0..NUMBERS {
+            let sequence = out.begin(0, 0, 0);
+            assert!(out.end_tagged(0, sequence, u64::MAX).is_some());
+            assert_eq!(out.late(0, sequence), None);
+        }
     }
 
     #[test]
@@ -297,7 +360,7 @@ mod tests {
         // Where every tag was given up once, the one given up first goes first.
         for _ in 0..10_000 {
             let sequence = out.begin(0, 6, 6);
-            let given_up = out.take_given_up(0, sequence & 0xff, 0xff);
+            let given_up = out.late(0, sequence & 0xff);
             assert_eq!(given_up, None, "an answer could be taken for another's");
             assert!(out.end_expired(0, 7).is_some());
         }

@@ -55,6 +55,11 @@ impl<B: Backend> Worker<B> {
         self.totals[group].lifetime.started += 1;
         self.recorder.sent_life(group, bytes, 1);
         if inside {
+            let requests = &mut self.flows[f].window_requests;
+            if requests.is_empty() {
+                requests.start = sequence;
+            }
+            requests.end = sequence + 1;
             self.totals[group].window.started += 1;
             self.flows[f].window.sent_bytes += bytes;
             self.flows[f].window.sent_messages += 1;
@@ -190,22 +195,22 @@ impl<B: Backend> Worker<B> {
         match self.outstanding.end_tagged(f, named, tag.mask()) {
             Some(transaction) if self.expired(&transaction) => {
                 self.transaction_failed(f, transaction);
-                self.answered_late(f, transaction);
+                self.answered_late(f, transaction.sequence);
             }
             Some(transaction) => self.transaction_done(f, transaction),
             // What was given up before is late; what was answered before is a copy.
             None => {
-                if let Some(given_up) = self.outstanding.take_given_up(f, named, tag.mask()) {
-                    self.answered_late(f, given_up);
+                if let Some(sequence) = self.outstanding.late(f, named) {
+                    self.answered_late(f, sequence);
                 }
             }
         }
     }
 
-    fn answered_late(&mut self, f: usize, transaction: Transaction) {
-        let group = self.flows[f].group;
-        let inside = self.recorder.in_window(transaction.start_ns);
-        self.totals[group].late(inside);
+    fn answered_late(&mut self, f: usize, sequence: u64) {
+        let flow = &self.flows[f];
+        let inside = flow.window_requests.contains(&sequence);
+        self.totals[flow.group].late(inside);
     }
 
     fn expired(&self, transaction: &Transaction) -> bool {

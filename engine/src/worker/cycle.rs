@@ -22,6 +22,9 @@ use super::thread::{Failure, Note};
 
 /// Streams have this long to end after the stop; see the sample's bound of 0.3 s.
 pub(super) const STREAM_DRAIN_NS: u64 = 250_000_000;
+/// Receivers of streams have longer: the sender, which is told of the stop later, is to end first,
+/// or what it still sends would be neither received nor in flight.
+const STREAM_RECEIVE_DRAIN_NS: u64 = 1_000_000_000;
 /// Datagrams have this long at most.
 pub(super) const DATAGRAM_DRAIN_NS: u64 = 1_000_000_000;
 /// A receiver of datagrams is done after so much silence.
@@ -146,6 +149,8 @@ pub(super) struct Clock {
     pub(super) next_adapt_ns: u64,
     pub(super) next_expiry_ns: u64,
     pub(super) accept_ns: u64,
+    /// Draining: senders of streams wait no longer than until then.
+    pub(super) senders_until_ns: u64,
     pub(super) last_event_ns: u64,
     pub(super) event_gap_ns: u64,
 }
@@ -158,6 +163,7 @@ impl Default for Clock {
             next_adapt_ns: u64::MAX,
             next_expiry_ns: u64::MAX,
             accept_ns: u64::MAX,
+            senders_until_ns: u64::MAX,
             last_event_ns: 0,
             event_gap_ns: 0,
         }
@@ -436,10 +442,13 @@ impl<B: Backend> Worker<B> {
             self.stage = Stage::Done;
             return;
         }
+        let receives = |flow: &Flow| flow.role == Role::StreamReceive;
         let bound = match self.case.proto {
+            Proto::Tcp if self.flows.iter().any(receives) => STREAM_RECEIVE_DRAIN_NS,
             Proto::Tcp => STREAM_DRAIN_NS,
             Proto::Udp => DATAGRAM_DRAIN_NS,
         };
+        self.clock.senders_until_ns = self.now + STREAM_DRAIN_NS;
         self.stage = Stage::Draining(self.now + bound);
         self.tally.silent_since_ns = self.now;
         for f in 0..self.flows.len() {
@@ -462,7 +471,8 @@ impl<B: Backend> Worker<B> {
     fn flow_drained(&self, f: usize) -> bool {
         let flow = &self.flows[f];
         match flow.role {
-            Role::StreamSend | Role::StreamReceive | Role::Answer => flow.ended,
+            Role::StreamSend => flow.ended || self.now >= self.clock.senders_until_ns,
+            Role::StreamReceive | Role::Answer => flow.ended,
             Role::DatagramSend => flow.in_flight == 0,
             Role::DatagramReceive | Role::DatagramAnswer => {
                 self.now >= self.tally.silent_since_ns + DATAGRAM_SILENCE_NS
@@ -522,6 +532,9 @@ impl<B: Backend> Worker<B> {
             }
             Stage::Draining(end) => {
                 until = until.min(end);
+                if self.now < self.clock.senders_until_ns {
+                    until = until.min(self.clock.senders_until_ns);
+                }
                 if self.case.proto == Proto::Udp {
                     until = until.min(self.tally.silent_since_ns + DATAGRAM_SILENCE_NS);
                 }

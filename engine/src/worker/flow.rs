@@ -1,6 +1,7 @@
 //! One flow of a worker: its state and its counts.
 
 use std::net::SocketAddr;
+use std::ops::Range;
 
 use crate::backend::Slot;
 use crate::plan::{Direction, GroupPlan, Proto, Traffic};
@@ -100,6 +101,8 @@ pub struct Flow {
     pub issued: u64,
     /// Bytes of a request or response that is not complete yet.
     pub assembly: Assembly,
+    /// Numbers of the requests that began in the window.
+    pub window_requests: Range<u64>,
     /// Transactions done in the window.
     pub window_done: u64,
     /// Datagrams that arrived, copies and late ones included.
@@ -150,6 +153,7 @@ impl Flow {
             due: 0,
             issued: 0,
             assembly: Assembly::default(),
+            window_requests: 0..0,
             window_done: 0,
             arrived: 0,
             phase_sent: [0; 3],

@@ -12,6 +12,7 @@
 //! | `flow` | one flow's state and counts |
 //! | `cycle` | the loop |
 //! | `stream`, `datagram`, `ask`, `answer`, `connection` | what each kind of flow does |
+//! | `drive` | a worker on the caller's thread, for instruction counts |
 //! | `outcome` | what a worker leaves behind |
 
 mod answer;
@@ -19,6 +20,7 @@ mod ask;
 mod connection;
 mod cycle;
 mod datagram;
+mod drive;
 mod flow;
 mod outcome;
 mod policy;
@@ -26,6 +28,7 @@ mod signals;
 mod stream;
 mod thread;
 
+pub use drive::drive;
 pub use flow::Role;
 pub use outcome::{FlowOutcome, GroupOutcome, WorkerOutcome};
 pub use policy::Choices;

@@ -153,7 +153,7 @@ pub fn spawn(plan: WorkerPlan) -> std::io::Result<WorkerHandle> {
     })
 }
 
-fn recorder_plan(plan: &WorkerPlan) -> RecorderPlan {
+pub(super) fn recorder_plan(plan: &WorkerPlan) -> RecorderPlan {
     let case = &plan.case;
     let roles = || {
         case.groups
@@ -173,10 +173,10 @@ fn recorder_plan(plan: &WorkerPlan) -> RecorderPlan {
 
 /// What a worker has been given.
 #[derive(Default)]
-struct Belongings {
-    flows: Vec<Adopted>,
-    listener: Option<(OwnedFd, IpAddr)>,
-    target: Option<SocketAddr>,
+pub(super) struct Belongings {
+    pub(super) flows: Vec<Adopted>,
+    pub(super) listener: Option<(OwnedFd, IpAddr)>,
+    pub(super) target: Option<SocketAddr>,
 }
 
 fn live(
@@ -243,7 +243,7 @@ fn live(
 }
 
 /// A worker's sample, from its set-up to its end.
-fn work<B: Backend>(
+pub(super) fn work<B: Backend>(
     plan: &WorkerPlan,
     mut worker: Worker<B>,
     belongings: Belongings,
@@ -269,7 +269,7 @@ fn work<B: Backend>(
 }
 
 /// The worker's flows: those it was given, or for crr as many as it may have at once.
-fn flows_of(plan: &WorkerPlan, belongings: &Belongings) -> Vec<Flow> {
+pub(super) fn flows_of(plan: &WorkerPlan, belongings: &Belongings) -> Vec<Flow> {
     let case = &plan.case;
     let crr = case
         .groups
@@ -327,7 +327,7 @@ fn budget(case: &Case, role: Role, flow: u32) -> Budget {
     )
 }
 
-fn assemble<B: Backend>(
+pub(super) fn assemble<B: Backend>(
     plan: &WorkerPlan,
     recorder: Recorder,
     signals: Arc<Signals>,

@@ -60,6 +60,24 @@ impl Server {
     }
 }
 
+/// An address that nobody listens on. Not 127.0.0.1, where any connection of another test may
+/// take a port that was free.
+pub fn vacant_address() -> SocketAddr {
+    let vacant = std::net::TcpListener::bind("127.77.0.1:0").expect("all of 127/8 is local");
+    vacant.local_addr().expect("bound")
+}
+
+/// Waits until so many intervals of the window are on the live lines; a busy machine may skip
+/// some.
+pub fn wait_for_intervals(client: &Running, count: usize) {
+    let until = std::time::Instant::now() + STANDING;
+    let told = |line: &&str| line.starts_with("[ ") && line.contains("s] ");
+    while client.stderr().lines().filter(told).count() < count {
+        assert!(std::time::Instant::now() < until, "{}", client.stderr());
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
 /// The exit code; panics where a signal ended it.
 pub fn code(ended: &Ended) -> i32 {
     ended

@@ -1,4 +1,4 @@
-//! A network namespace of this process's own, with nothing but `lo`.
+//! Network namespaces of this process's own.
 
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -13,6 +13,15 @@ const LIMIT: Duration = Duration::from_secs(10);
 /// Longest that a server may take until it listens.
 const LISTENS: Duration = Duration::from_secs(5);
 
+/// Where a server listens.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Listens {
+    /// On a TCP port.
+    Tcp(u16),
+    /// On a UDP port.
+    Udp(u16),
+}
+
 /// A namespace, removed when dropped.
 #[derive(Debug)]
 pub struct Namespace {
@@ -26,9 +35,9 @@ impl Namespace {
     /// # Errors
     ///
     /// Where `ip` fails: without root, or without that congestion control.
-    pub fn new(congestion: &str) -> Result<Namespace> {
+    pub fn new(purpose: &str, congestion: &str) -> Result<Namespace> {
         let namespace = Namespace {
-            name: format!("ringperf-bench-{}", std::process::id()),
+            name: format!("ringperf-{purpose}-{}", std::process::id()),
         };
         ip(&format!("netns add {}", namespace.name))?;
         namespace.ip("link set lo up")?;
@@ -40,7 +49,17 @@ impl Namespace {
         Ok(namespace)
     }
 
-    fn ip(&self, arguments: &str) -> Result<()> {
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Runs `ip` inside.
+    ///
+    /// # Errors
+    ///
+    /// Where it fails.
+    pub fn ip(&self, arguments: &str) -> Result<()> {
         ip(&format!("-n {} {arguments}", self.name))
     }
 
@@ -53,25 +72,29 @@ impl Namespace {
         command
     }
 
-    /// Starts a server inside and waits until it listens on a TCP port.
+    /// Starts a server inside and waits until it listens.
     ///
     /// # Errors
     ///
     /// Where it ends or does not listen in time.
-    pub fn server(&self, words: &str, port: u16) -> Result<Background> {
+    pub fn server(&self, words: &str, at: Listens) -> Result<Background> {
         let mut server = Background::start(self.command(words))?;
         let deadline = Instant::now() + LISTENS;
-        while !self.listens(port)? {
+        while !self.listens(at)? {
             if server.has_ended() || Instant::now() > deadline {
-                bail!("`{words}` does not listen on port {port}");
+                bail!("`{words}` does not listen: {at:?}");
             }
             std::thread::sleep(Duration::from_millis(20));
         }
         Ok(server)
     }
 
-    fn listens(&self, port: u16) -> Result<bool> {
-        let listing = run(self.command("ss -Hltn"), LIMIT, Show::No)?;
+    fn listens(&self, at: Listens) -> Result<bool> {
+        let (port, question) = match at {
+            Listens::Tcp(port) => (port, "ss -Hltn"),
+            Listens::Udp(port) => (port, "ss -Hlun"),
+        };
+        let listing = run(self.command(question), LIMIT, Show::No)?;
         let end = format!(":{port}");
         let local = |line: &str| line.split_whitespace().nth(3).map(str::to_string);
         Ok(listing

@@ -1,19 +1,14 @@
 //! The quick comparison: three rows, a few minutes.
 
-use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::time::Duration;
+use std::path::Path;
 
 use anyhow::{Result, bail};
 
 use super::namespace::Namespace;
 use super::numbers::{median, range, ratios};
-use super::{BELOW, NOT_MEASURED, tools};
-use crate::exec::{Show, interrupted, on_path, run};
+use super::{BELOW, NOT_MEASURED, build, tools};
+use crate::exec::{interrupted, on_path};
 use crate::{print, say};
-
-/// Longest that the release build may take.
-const BUILD: Duration = Duration::from_secs(20 * 60);
 
 /// One comparison with one tool.
 struct Row {
@@ -71,7 +66,7 @@ const ROWS: [Row; 3] = [
 /// Where ringperf does not build or a tool that is there fails.
 pub fn compare(root: &Path, rounds: u32) -> Result<u8> {
     let program = build(root)?;
-    let inside = Namespace::new(tools::CONGESTION)?;
+    let inside = Namespace::new("bench", tools::CONGESTION)?;
     let mut code = 0;
     for row in &ROWS {
         let line = match on_path(row.peer) {
@@ -94,18 +89,6 @@ pub fn compare(root: &Path, rounds: u32) -> Result<u8> {
         print(&line)?;
     }
     Ok(code)
-}
-
-fn build(root: &Path) -> Result<PathBuf> {
-    let mut command = Command::new(env!("CARGO"));
-    command
-        .current_dir(root)
-        .args(["build", "--locked", "--release", "--bin", "ringperf"]);
-    if !run(command, BUILD, Show::Yes)?.success {
-        bail!("ringperf does not build");
-    }
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or(root.join("target"), PathBuf::from);
-    Ok(root.join(target).join("release/ringperf"))
 }
 
 /// Figures of every round. Who goes first changes from round to round.

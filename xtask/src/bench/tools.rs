@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
-use super::namespace::Namespace;
+use super::namespace::{Listens, Namespace};
 use crate::exec::{Finished, Show, run};
 
 /// CPU of every client and of every server.
@@ -47,7 +47,8 @@ pub fn ringperf(inside: &Namespace, program: &Path, case: &str, figure: &str) ->
 ///
 /// Where it fails or its document lacks the figure.
 pub fn iperf3(inside: &Namespace, size: &str) -> Result<f64> {
-    let _server = inside.server(&format!("iperf3 -s -1 -p {IPERF_PORT}"), IPERF_PORT)?;
+    let server = format!("iperf3 -s -1 -p {IPERF_PORT}");
+    let _server = inside.server(&server, Listens::Tcp(IPERF_PORT))?;
     let words = format!(
         "iperf3 -c 127.0.0.1 -p {IPERF_PORT} -l {size} -t {SECONDS} -J \
          -C {CONGESTION} -A {CLIENT_CPU},{SERVER_CPU}"
@@ -65,7 +66,7 @@ pub fn iperf3(inside: &Namespace, size: &str) -> Result<f64> {
 pub fn sockperf(inside: &Namespace) -> Result<f64> {
     let server =
         format!("taskset -c {SERVER_CPU} sockperf server --tcp -i 127.0.0.1 -p {SOCKPERF_PORT}");
-    let _server = inside.server(&server, SOCKPERF_PORT)?;
+    let _server = inside.server(&server, Listens::Tcp(SOCKPERF_PORT))?;
     let client = format!(
         "taskset -c {CLIENT_CPU} sockperf ping-pong --tcp -i 127.0.0.1 -p {SOCKPERF_PORT} \
          -t {SECONDS} -m 14"

@@ -300,29 +300,34 @@ fn outstanding(matrix: &Matrix<'_>, errors: &mut Errors) {
 /// are for requests whose answers may still come late.
 fn numbers(matrix: &Matrix<'_>, errors: &mut Errors) {
     let asking = (Proto::Udp, Test::Rr);
+    let Some(depth) = matrix.depths.iter().flatten().max() else {
+        return;
+    };
     if !matrix.kinds.contains(&asking) {
         return;
     }
-    for size in matrix.sizes_of(asking).into_iter().flatten() {
-        let least = size.response.unwrap_or(size.request).min(size.request);
-        let most = match least {
-            0..=3 => (1_u64 << (8 * least)) / 2,
-            _ => u64::MAX,
-        };
-        for depth in matrix.depths.iter().flatten() {
-            if u64::from(*depth) > most {
-                let reason = format!(
-                    "datagrams of {least} bytes can tell {most} outstanding requests apart; \
-                     lower the depth or give a larger --size"
-                );
-                let flags = [
-                    format!("--depth {depth}"),
-                    format!("--size {size}"),
-                    matrix.proto_flag(Proto::Udp),
-                ];
-                errors.push(flags, reason);
-            }
-        }
+    let least = |size: &SizeSpec| size.response.unwrap_or(size.request).min(size.request);
+    // The smallest and the deepest stand for all, since a matrix may be of any size.
+    let sizes = matrix.sizes_of(asking).into_iter().flatten();
+    let Some(size) = sizes.min_by_key(least) else {
+        return;
+    };
+    let bytes = least(&size);
+    let most = match bytes {
+        0..=3 => (1_u64 << (8 * bytes)) / 2,
+        _ => u64::MAX,
+    };
+    if u64::from(*depth) > most {
+        let reason = format!(
+            "datagrams of {bytes} bytes can tell {most} outstanding requests apart; lower the \
+             depth or give a larger --size"
+        );
+        let flags = [
+            format!("--depth {depth}"),
+            format!("--size {size}"),
+            matrix.proto_flag(Proto::Udp),
+        ];
+        errors.push(flags, reason);
     }
 }
 

@@ -3,9 +3,10 @@
 use crate::measure::histogram;
 use crate::record::Latency;
 
-/// Percentiles of a histogram as text, none where nothing was recorded. `unanswered` transactions rank above every value;
-/// `censored_floor` is the smallest age among those recorded without an answer, so that every
-/// percentile at or above it is a lower bound. None where there is nothing to say.
+/// Percentiles of a histogram as text, none where nothing was recorded. `unanswered`
+/// transactions rank above every value; `censored_floor` is the smallest age among those recorded
+/// without an answer, so that every percentile at or above it is a lower bound. None where there
+/// is nothing to say.
 pub(super) fn latency(
     text: Option<&str>,
     unanswered: u64,

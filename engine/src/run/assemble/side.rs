@@ -79,7 +79,7 @@ impl Known {
 
 /// Rebuilds what a dead side's progress says: the window so far, the intervals and the lifetime.
 fn from_progress(progress: &[Progress], case: &Case) -> SideReport {
-    let counted: Vec<&Progress> = progress.iter().filter(|p| p.index >= 0).collect();
+    let counted: Vec<&Progress> = progress.iter().filter(|p| p.in_window(case)).collect();
     let groups = (0..case.groups.len()).map(|group| {
         let mut report = GroupReport::default();
         let mut done = 0_u64;

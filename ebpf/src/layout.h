@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0 */
+/* Made from layout.rs by `cargo xtask ebpf`: change that file, not this one. */
+#ifndef RINGPERF_LAYOUT_H
+#define RINGPERF_LAYOUT_H
+
+#define PORT_WORDS 1024
+#define NAMESPACES_MAX 64
+#define DROPS_MAX 1024
+#define RETRANSMITS_MAX 16384
+#define EVENTS 9
+#define STAGES 5
+#define BUCKETS 496
+#define SLOTS 4096
+#define READY_RING 64
+#define FLOW_OTHER 18446744073709551615ULL
+#define FLOW_BY_PORT 18446744073709551614ULL
+#define REASON_NONE 4294967295ULL
+#define CAUSE_SYN 32ULL
+#define CAUSE_SYNACK 33ULL
+#define EVENT_RESET_SENT 0
+#define EVENT_RESET_RECEIVED 1
+#define EVENT_RECEIVE_QUEUE_FULL 2
+#define EVENT_UDP_QUEUE_FAIL 3
+#define EVENT_DROP_UNLISTED 4
+#define EVENT_RETRANSMIT_UNLISTED 5
+#define EVENT_UNPARSED 6
+#define EVENT_RECEIVE_MISSED 7
+#define EVENT_READY_OVERFLOW 8
+#define STAGE_SUBMIT 0
+#define STAGE_QUEUE 1
+#define STAGE_WIRE 2
+#define STAGE_RECEIVE 3
+#define STAGE_WAIT 4
+
+#endif

@@ -1,0 +1,273 @@
+//! The probes of one side: loaded once, read every interval.
+
+use std::collections::BTreeMap;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::linux::fs::MetadataExt;
+use std::path::Path;
+
+use aya::maps::MapError;
+use aya::programs::Program;
+use aya::sys::{Stats, SyscallError, enable_stats};
+use aya::{Btf, Ebpf, EbpfError, EbpfLoader, VerifierLogLevel};
+use ringperf_ebpf::layout;
+use ringperf_ebpf::programs::{Probe, SLOW_PATH, STAGES};
+
+use super::attach::attach;
+use super::maps::{FlowTag, Maps};
+use super::report;
+use super::snapshot::Snapshot;
+use super::{KernelError, Names};
+use crate::record::{CounterReport, KernelReport, Unavailable, UnavailableStatus};
+
+/// What to load.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct ProbeRequest {
+    /// Also attach the stage probes, which run for every packet: the figures taken meanwhile are
+    /// those of a probed run.
+    pub stages: bool,
+    /// Have the kernel count the programs' own time. It reads the clock twice for each run of
+    /// each program on the whole system, and needs CAP_SYS_ADMIN.
+    pub cost: bool,
+}
+
+/// What is loaded. Dropping it detaches everything; a killed process leaves nothing either.
+pub struct Probes {
+    loaded: Option<Loaded>,
+    attached: Vec<String>,
+    /// Whether the stage probes were asked for.
+    stages: bool,
+    unavailable: Vec<Unavailable>,
+    /// Counting of the programs' time, on while this is open, or why it is not.
+    stats: Option<Result<OwnedFd, String>>,
+    last: Snapshot,
+    names: Option<Names>,
+}
+
+/// The object's maps and programs in the kernel.
+struct Loaded {
+    maps: Maps,
+    /// Holds the programs and their links.
+    ebpf: Ebpf,
+}
+
+impl Probes {
+    /// Loads the object and attaches each probe by itself. Never fails: what is
+    /// not there is in [`Probes::unavailable`]. The calling thread's network namespace is
+    /// followed.
+    pub fn load(request: ProbeRequest) -> Probes {
+        let mut probes = Probes {
+            loaded: None,
+            attached: Vec::new(),
+            stages: request.stages,
+            unavailable: Vec::new(),
+            stats: None,
+            last: Snapshot::default(),
+            names: None,
+        };
+        match load_object(request.stages) {
+            Ok((btf, loaded)) => probes.attach_all(&btf, loaded),
+            Err(unavailable) => probes.unavailable.push(unavailable),
+        }
+        if request.cost && probes.loaded.is_some() {
+            let stats = enable_stats(Stats::RunTime);
+            probes.stats = Some(stats.map_err(|e| stats_missing(&e)));
+        }
+        if let Err(e) = probes.follow_this_namespace() {
+            log::warn!("packets without a socket are not followed: {e}");
+        }
+        probes
+    }
+
+    fn attach_all(&mut self, btf: &Btf, mut loaded: Loaded) {
+        let stages = if self.stages { STAGES } else { &[] };
+        let wanted: Vec<&Probe> = SLOW_PATH.iter().chain(stages).collect();
+        for probe in wanted {
+            match attach(&mut loaded.ebpf, btf, probe) {
+                Ok(program) => self.attached.push(program),
+                Err(unavailable) => self.unavailable.push(unavailable),
+            }
+        }
+        if !self.attached.is_empty() {
+            self.loaded = Some(loaded);
+        }
+    }
+
+    /// Programs that are attached.
+    pub fn attached(&self) -> &[String] {
+        &self.attached
+    }
+
+    /// What is not there, and why.
+    pub fn unavailable(&self) -> &[Unavailable] {
+        &self.unavailable
+    }
+
+    /// Follows a socket as one of a flow, until it is closed. What a listener accepts from now on
+    /// belongs to the same flow. Its port, where it is bound, is ours in the followed namespaces.
+    ///
+    /// # Errors
+    ///
+    /// Where the kernel refuses; without any probe attached there is nothing to do.
+    pub fn follow(&mut self, socket: BorrowedFd<'_>, tag: FlowTag) -> Result<(), KernelError> {
+        self.loaded
+            .as_mut()
+            .map_or(Ok(()), |loaded| loaded.maps.follow(socket, tag))
+    }
+
+    /// Follows a port: packets from or to it that have no socket (yet) are ours.
+    ///
+    /// # Errors
+    ///
+    /// Where the kernel refuses.
+    pub fn follow_port(&mut self, port: u16) -> Result<(), KernelError> {
+        self.loaded
+            .as_mut()
+            .map_or(Ok(()), |loaded| loaded.maps.follow_port(port))
+    }
+
+    /// Follows the calling thread's network namespace: the followed ports are ours in it.
+    ///
+    /// # Errors
+    ///
+    /// Where it is not known, or the kernel refuses.
+    pub fn follow_this_namespace(&mut self) -> Result<(), KernelError> {
+        let Some(loaded) = self.loaded.as_mut() else {
+            return Ok(());
+        };
+        let inode = std::fs::metadata("/proc/thread-self/ns/net")
+            .map_err(KernelError::Namespace)?
+            .st_ino();
+        loaded.maps.follow_namespace(inode as u32)
+    }
+
+    /// What was counted since the last call (the first time: since the load).
+    ///
+    /// # Errors
+    ///
+    /// Where a map cannot be read; the next call then covers the gap.
+    pub fn snapshot(&mut self) -> Result<Snapshot, KernelError> {
+        let Some(loaded) = self.loaded.as_ref() else {
+            return Ok(Snapshot::default());
+        };
+        let mut now = Snapshot::read(&loaded.maps, self.stages)?;
+        if matches!(self.stats, Some(Ok(_))) {
+            now.cost = cost(&loaded.ebpf, &self.attached);
+        }
+        let delta = now.since(&self.last);
+        self.last = now;
+        Ok(delta)
+    }
+
+    /// The report of a window from its intervals, with the names of the running kernel. Reads
+    /// /proc/kallsyms and the kernel's type information: not for within a window.
+    pub fn report(
+        &mut self,
+        intervals: &[Snapshot],
+        counters: Vec<CounterReport>,
+    ) -> KernelReport {
+        let root = Path::new("/");
+        let names = self.names.get_or_insert_with(|| Names::read(root));
+        let mut report = report::report(root, names, intervals);
+        report.attached.clone_from(&self.attached);
+        report.unavailable.clone_from(&self.unavailable);
+        report.listen_drops = report::listen_drops(&counters);
+        report.counters = counters;
+        report.cost = self.stats.as_ref().map(|stats| {
+            let missing = stats.as_ref().err().cloned();
+            report::cost(intervals, missing)
+        });
+        report
+    }
+}
+
+/// Loads the object's maps, or says why not.
+fn load_object(stages: bool) -> Result<(Btf, Loaded), Unavailable> {
+    let btf = Btf::from_sys_fs().map_err(|e| Unavailable {
+        program: "all".to_string(),
+        status: UnavailableStatus::NotSupported {
+            since: "5.4 with CONFIG_DEBUG_INFO_BTF".into(),
+        },
+        text: format!("the kernel's type information cannot be read: {e}"),
+    })?;
+    let mut loader = EbpfLoader::new();
+    if !stages {
+        // Its histograms on every CPU of a big host are megabytes that nobody asked for.
+        loader.map_max_entries(layout::MAP_STAGES, 1);
+    }
+    let mut ebpf = loader
+        .btf(Some(&btf))
+        .verifier_log_level(VerifierLogLevel::VERBOSE | VerifierLogLevel::STATS)
+        .load(ringperf_ebpf::OBJECT)
+        .map_err(|e| object_unavailable(&e))?;
+    let maps = Maps::take(&mut ebpf).map_err(|e| Unavailable {
+        program: "all".to_string(),
+        status: UnavailableStatus::Failed,
+        text: e.to_string(),
+    })?;
+    Ok((btf, Loaded { maps, ebpf }))
+}
+
+fn object_unavailable(error: &EbpfError) -> Unavailable {
+    let (status, text) = if refused(error) {
+        (
+            UnavailableStatus::NotPermitted,
+            "the kernel refused to create the probes' maps: give the process CAP_BPF and \
+             CAP_PERFMON"
+                .to_string(),
+        )
+    } else {
+        (UnavailableStatus::Failed, causes(error))
+    };
+    Unavailable {
+        program: "all".to_string(),
+        status,
+        text,
+    }
+}
+
+/// Whether the kernel said no for want of a privilege.
+fn refused(error: &EbpfError) -> bool {
+    let io_error = match error {
+        EbpfError::MapError(MapError::CreateError { io_error, .. }) => io_error,
+        EbpfError::MapError(MapError::SyscallError(SyscallError { io_error, .. })) => io_error,
+        EbpfError::BtfError(aya::BtfError::LoadError { io_error, .. }) => io_error,
+        _ => return false,
+    };
+    matches!(io_error.raw_os_error(), Some(libc::EPERM | libc::EACCES))
+}
+
+/// An error with its causes on one line.
+fn causes(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(error) = source {
+        text.push_str(&format!(": {error}"));
+        source = error.source();
+    }
+    text
+}
+
+fn stats_missing(error: &SyscallError) -> String {
+    match error.io_error.raw_os_error() {
+        Some(libc::EPERM) => "counting the programs' time needs CAP_SYS_ADMIN".to_string(),
+        _ => format!("the kernel does not count the programs' time (Linux 5.8 can): {error}"),
+    }
+}
+
+/// Runs and nanoseconds of each attached program.
+fn cost(ebpf: &Ebpf, attached: &[String]) -> BTreeMap<String, (u64, u64)> {
+    let mut cost = BTreeMap::new();
+    for name in attached {
+        let Some(Program::BtfTracePoint(program)) = ebpf.program(name) else {
+            continue;
+        };
+        match program.info() {
+            Ok(info) => {
+                let time = u64::try_from(info.run_time().as_nanos()).unwrap_or(u64::MAX);
+                cost.insert(name.clone(), (info.run_count(), time));
+            }
+            Err(e) => log::debug!("no cost of {name}: {e}"),
+        }
+    }
+    cost
+}
