@@ -332,6 +332,7 @@ impl Sockets {
             && left(until_ns).is_none_or(|ns| ns > 2000 * u64::from(BLOCK_US))
             && self.prepare_to_block(slot)
         {
+            self.slots.get_mut(slot).readable = true;
             self.receive_once(slot, Patience::OfSocket);
             // There may be more, and nobody watches.
             self.note_work(slot);
