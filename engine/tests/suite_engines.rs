@@ -50,7 +50,7 @@ const SHORT: [&str; 9] = [
     "--json",
     "-",
     "--duration",
-    "200ms",
+    "300ms",
     "--warmup",
     "50ms",
     "--interval",

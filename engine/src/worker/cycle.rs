@@ -547,7 +547,11 @@ impl<B: Backend> Worker<B> {
     /// The flow can go no further. Said once per worker, unless the sample is ending anyway.
     pub(super) fn broken(&mut self, f: usize, result: i32, what: &str) {
         self.flows[f].ended = true;
-        if self.failed || self.stage != Stage::Running || self.signals.stopping() > 0 {
+        self.flows[f].reset = true;
+        // Behind the window the other side may have had its stop already.
+        let over = self.case.duration_ns().is_some() && self.clock.crossed_t1;
+        let stopping = self.stage != Stage::Running || self.signals.stopping() > 0;
+        if self.failed || over || stopping {
             return;
         }
         self.failed = true;

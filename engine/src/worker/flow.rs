@@ -113,6 +113,8 @@ pub struct Flow {
     pub phase_next: [u64; 3],
     /// No more will come, or go.
     pub ended: bool,
+    /// It ended by an error, not by the end of the stream.
+    pub reset: bool,
     /// The write side has been shut down.
     pub shut: bool,
     /// Waits for a private buffer.
@@ -159,6 +161,7 @@ impl Flow {
             phase_sent: [0; 3],
             phase_next: [0; 3],
             ended: false,
+            reset: false,
             shut: false,
             hungry: false,
             failed: false,

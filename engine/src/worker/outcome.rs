@@ -233,8 +233,8 @@ impl<B: Backend> Worker<B> {
             lifetime: flow.lifetime,
             transactions: flow.window_done,
             tcp: fd.filter(|_| tcp).and_then(tcp_sample),
-            queued_bytes: fd.map_or(0, |fd| queued(flow, fd)),
-            ended: flow.ended,
+            queued_bytes: fd.map_or(0, |fd| at_close(flow, fd)),
+            ended: flow.ended && !flow.reset,
             arrived: flow.arrived,
             phase_sent: flow.phase_sent,
             account: self.trackers[f].as_ref().map(|tracker| tracker.account()),
@@ -247,6 +247,17 @@ impl<B: Backend> Worker<B> {
             receive_cpu: fd.and_then(|fd| socket::incoming_cpu(fd).ok().flatten()),
         }
     }
+}
+
+/// Bytes in flight at the close. What a sender could not bring to its end in time goes no
+/// further: a deep queue on the path would have the next sample's traffic behind it.
+fn at_close(flow: &Flow, fd: std::os::fd::BorrowedFd<'_>) -> u64 {
+    let bytes = queued(flow, fd);
+    if flow.role == Role::StreamSend && !flow.ended {
+        // Fails only where the connection is gone already.
+        let _ = socket::set_close_by_reset(fd, true);
+    }
+    bytes
 }
 
 fn queued(flow: &Flow, fd: std::os::fd::BorrowedFd<'_>) -> u64 {
