@@ -106,6 +106,10 @@ pub fn page(facts: &Facts, rows: &[Played]) -> String {
         ("CPUs", &facts.cpus),
         ("hypervisor", &facts.hypervisor),
         ("client and server", "pinned to CPU 0 and CPU 1, all tools"),
+        (
+            "congestion control",
+            "named beside each case; set by the routes, seen on every connection with ss",
+        ),
         ("each run", &length),
         ("versions", &facts.versions.join(", ")),
     ] {
