@@ -119,7 +119,8 @@ fn a_flood_through_a_shaper_is_no_dead_peer() {
         return;
     }
     let veth = Veth::new();
-    let shape = "qdisc add dev veth0 root tbf rate 100mbit burst 64kb latency 50ms";
+    // A queue shorter than a socket's send buffer: it drops before the sender has to wait.
+    let shape = "qdisc add dev veth0 root tbf rate 100mbit burst 64kb latency 5ms";
     veth.client.run("tc", &shape.split(' ').collect::<Vec<_>>());
     let server = serve_on(&veth);
     let asked = [
