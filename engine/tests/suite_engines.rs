@@ -222,3 +222,38 @@ fn where_io_uring_is_refused_sockets_take_its_place() {
         }
     }
 }
+
+/// Requests and answers too small for a header, each shorter or longer than the other: whatever
+/// lay in a buffer before, the number is found again.
+#[test]
+fn small_datagrams_name_their_requests_with_either_engine() {
+    let _alone = alone();
+    for engines in [
+        ["sockets", "sockets"],
+        ["sockets", "io_uring"],
+        ["io_uring", "sockets"],
+    ] {
+        let rr = [
+            "--proto",
+            "udp",
+            "--test",
+            "rr",
+            "--size",
+            "1,14,14/100,100/14",
+        ];
+        let sides = ["--client-engine", engines[0], "--server-engine", engines[1]];
+        let run = ended(&mut client(None, &[&rr, &sides]));
+        assert_sound(&run, 4);
+        for case in &run.cases {
+            let transactions = case.samples[0].groups[0]
+                .figures
+                .transactions
+                .expect("of rr");
+            assert!(
+                transactions.done > 0,
+                "{}: {transactions:?}",
+                case.case.name
+            );
+        }
+    }
+}

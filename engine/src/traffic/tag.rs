@@ -38,10 +38,12 @@ impl Tag {
         }
     }
 
-    /// Writes the tag of a small request.
+    /// Writes the tag of a small request, and zeros behind it as far as a header would reach,
+    /// whatever was there before.
     pub fn write(&self, datagram: &mut [u8], sequence: u64) {
         let low = sequence.to_le_bytes();
         datagram[..self.bytes].copy_from_slice(&low[..self.bytes]);
+        clear_head(datagram, self.bytes);
     }
 
     /// The number, cut to the mask, that a datagram carries; none where it is not of this flow.
@@ -60,6 +62,12 @@ impl Tag {
     }
 }
 
+/// Fills what lies between the first `from` bytes and where a header would end with zeros.
+pub fn clear_head(datagram: &mut [u8], from: usize) {
+    let end = datagram.len().min(HEADER_BYTES);
+    datagram[from.min(end)..end].fill(0);
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -69,7 +77,8 @@ mod tests {
         #[test]
         fn a_small_tag_survives_the_way(size in 1u64..24, sequence: u64) {
             let tag = Tag::new(size, 100);
-            let mut datagram = vec![0; size as usize];
+            // What a buffer held before is of no matter.
+            let mut datagram = vec![0xa5; size as usize];
             tag.write(&mut datagram, sequence);
             prop_assert_eq!(tag.read(&datagram, 1, 2), Some(sequence & tag.mask()));
         }
@@ -87,7 +96,7 @@ mod tests {
     #[test]
     fn a_hello_is_no_small_request() {
         let tag = Tag::new(96, 1);
-        let mut datagram = [0; 96];
+        let mut datagram = [0xa5; 96];
         tag.write(&mut datagram, 0x52);
         assert_eq!(tag.read(&datagram, 1, 2), Some(0x52));
         datagram[..4].copy_from_slice(b"RPUQ");

@@ -3,6 +3,7 @@
 use std::cmp::Reverse;
 
 use crate::backend::{Backend, Event, SendFrom};
+use crate::traffic::tag::clear_head;
 use crate::traffic::udp::HEADER_BYTES;
 
 use super::cycle::{BufferUse, Echo, Stage, Worker};
@@ -171,7 +172,9 @@ impl<B: Backend> Worker<B> {
         };
         let bytes = self.case.response_bytes as usize;
         let head = &head[..usize::from(len).min(bytes)];
-        self.backend.send_buffer(buffer)[..head.len()].copy_from_slice(head);
+        let answer = &mut self.backend.send_buffer(buffer)[..bytes];
+        answer[..head.len()].copy_from_slice(head);
+        clear_head(answer, head.len());
         self.uses[buffer as usize] = BufferUse {
             phase: 0,
             messages: 1,
