@@ -204,8 +204,10 @@ fn outputs_that_are_closed() {
             kept.text()
         );
         let ended = Running::start(Command::new("sh").args(["-c", &script])).ended(STANDING);
-        assert_eq!(code(&ended), 0, "{closed}: {ended:?}");
         let run = kept.only_run();
+        let sample = run.cases.first().and_then(|case| case.samples.first());
+        let why = sample.map(|sample| (&sample.error, &sample.findings));
+        assert_eq!(code(&ended), 0, "{closed}: {:?} {why:?}", run.error);
         let counts = &run.cases[0].samples[0].groups[0].figures.reconciliation;
         assert!(run.complete && counts.reconciled, "{closed}: {counts:?}");
     }
