@@ -1442,3 +1442,28 @@ fn cpu_figures_say_how_they_came_about() {
     assert_eq!(spinning["cpu"]["client"]["spinning"], true);
     assert!(spinning["cpu"]["client"]["worker_user_s"].is_null());
 }
+
+/// A schedule that no machine can keep ends in time, and everything that was due is counted.
+#[test]
+fn a_schedule_beyond_any_machine_ends_in_time() {
+    let _alone = alone();
+    for rate in ["5M", "1T"] {
+        let begun = Instant::now();
+        let got = short(&["--test", "rr", "--rate", rate, "--flows", "3"]);
+        assert!(
+            begun.elapsed() < Duration::from_secs(10),
+            "{rate}: {:?}",
+            begun.elapsed()
+        );
+        let counted = &got["transactions"];
+        assert!(number(&counted["censored"]) > 100_000, "{rate}: {counted}");
+    }
+}
+
+/// A size from the path MTU leaves room for the segments of a send.
+#[test]
+fn segments_of_a_path_mtu_fit_one_send() {
+    let _alone = alone();
+    let got = short(&["--proto", "udp", "--gso", "64"]);
+    assert!(number(&got["sent"]["messages"]) > 0, "{got}");
+}

@@ -75,6 +75,13 @@ impl Recorded {
         }
     }
 
+    /// Records a value that came several times, as [`Recorded::record`].
+    pub fn record_many(&mut self, value_ns: u64, times: u64) {
+        if value_ns > HIGHEST_NS || self.histogram.record_n(value_ns, times).is_err() {
+            self.out_of_range += times;
+        }
+    }
+
     /// The values in range.
     pub fn histogram(&self) -> &Histogram<u64> {
         &self.histogram

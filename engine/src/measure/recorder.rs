@@ -291,6 +291,13 @@ impl Recorder {
         }
     }
 
+    /// Records a latency that several transactions have.
+    pub fn latencies(&mut self, group: usize, latency_ns: u64, times: u64) {
+        if let Some(latency) = &mut self.batch.groups[group].latency {
+            latency.record_many(latency_ns, times);
+        }
+    }
+
     /// Records a connect time.
     #[inline]
     pub fn connect(&mut self, group: usize, ns: u64) {

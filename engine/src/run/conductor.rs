@@ -335,7 +335,9 @@ async fn resolve_size(client: &Client, case: &mut Case) {
         .is_ok_and(|target| target.is_ipv6());
     let mtu = client.path_mtu(case.family).unwrap_or(1500);
     let headers = if v6 { HEADERS_V6 } else { HEADERS_V4 };
-    let size = mtu.saturating_sub(headers).clamp(1, LARGEST_DATAGRAM);
+    let size = mtu
+        .saturating_sub(headers)
+        .clamp(1, LARGEST_DATAGRAM / case.options.gso.unwrap_or(1).max(1));
     case.request_bytes = u64::from(size);
     case.name = case.name.replacen("mtu", &size.to_string(), 1);
 }

@@ -9,6 +9,7 @@ use crate::control::wire::{Offer, Refusal};
 use crate::host::cpus::Cpus;
 use crate::host::placement;
 use crate::measure::cpu::CpuMonitor;
+use crate::plan::{Case, MAX_UDP_BYTES, Proto};
 use crate::record::{Finding, Severity};
 use crate::sys::{affinity, limits};
 use crate::worker::{EngineKind, WorkerHandle, WorkerPlan, spawn};
@@ -109,6 +110,7 @@ impl CrewFactory for Factory {
             Side::Server => case.server_workers,
         };
         let workers = workers.clamp(1, case.flows.max(1));
+        datagrams_fit(case)?;
         descriptors(side, offer, workers, self.other_side.is_some())?;
         let chosen = engine::choose(side, case)?;
         let wanted = if offer.cpus.is_empty() {
@@ -188,6 +190,21 @@ fn start(
             let text = on(side, &format!("a worker thread cannot be started: {error}"));
             Refusal::new(5, "thread-limit", text)
         })
+}
+
+/// Refuses what no send operation holds: the offer may come from a program that checks less.
+fn datagrams_fit(case: &Case) -> Result<(), Refusal> {
+    let segments = u64::from(case.options.gso.unwrap_or(1));
+    let largest = case.request_bytes.max(case.response_bytes);
+    if case.proto == Proto::Tcp || largest.saturating_mul(segments) <= MAX_UDP_BYTES {
+        return Ok(());
+    }
+    let text = format!(
+        "case `{}`: one UDP send holds at most {MAX_UDP_BYTES} bytes, and {segments} datagrams of \
+         {largest} are more: a smaller --size or --gso",
+        case.name
+    );
+    Err(Refusal::new(2, "datagram-too-large", text))
 }
 
 /// Refuses before any traffic what would run out of descriptors in the middle.

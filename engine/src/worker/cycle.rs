@@ -34,6 +34,9 @@ pub(super) const ADAPT_NS: u64 = 100_000_000;
 /// What waking a sleeping thread costs at worst: gaps shorter than this are worth spinning over.
 const WAKE_NS: u64 = 50_000;
 
+/// Most messages that become due in one round of the loop.
+const DUE_A_ROUND: u32 = 4096;
+
 /// Rounds of a spinning loop between two yields: some tens of microseconds.
 const ROUNDS_TO_YIELD: u64 = 64;
 
@@ -393,7 +396,11 @@ impl<B: Backend> Worker<B> {
 
     /// Issues what the schedule says is due by now.
     fn issue_due(&mut self) {
-        while let Some(schedule) = &mut self.schedule {
+        // Bounded, so that a schedule that nobody can keep does not keep the worker from its stop.
+        for _ in 0..DUE_A_ROUND {
+            let Some(schedule) = &mut self.schedule else {
+                break;
+            };
             let Some((own, _)) = schedule.pop_due(self.now) else {
                 break;
             };

@@ -11,9 +11,14 @@ use crate::record::{Counters, Transactions};
 use crate::sys::{queue, rusage, socket, tcp_info};
 use crate::traffic::udp::Account;
 
+use crate::traffic::schedule::Schedule;
+
 use super::cycle::Worker;
 use super::flow::{Flow, Role};
 use super::policy::Choices;
+
+/// Most ages that are told apart in one flow's backlog.
+const MOST_AGES: u64 = 1_000_000;
 
 /// Transactions of one group, of the window and of the lifetime.
 #[derive(Clone, Copy, Default, Debug)]
@@ -185,30 +190,56 @@ impl<B: Backend> Worker<B> {
                 ));
             }
         }
+        let mut ages: Vec<(usize, u64, u64)> = ages
+            .into_iter()
+            .map(|(group, age)| (group, age, 1))
+            .collect();
         self.add_unsent(&mut ages);
-        for (group, age) in ages {
-            self.recorder.latency(group, age);
+        for (group, age, times) in ages {
+            self.recorder.latencies(group, age, times);
             let outcome = &mut groups[group];
-            outcome.totals.window.censored += 1;
+            outcome.totals.window.censored += times;
             let least = outcome.censored_min_ns.map_or(age, |least| least.min(age));
             outcome.censored_min_ns = Some(least);
         }
         groups
     }
 
-    fn add_unsent(&self, ages: &mut Vec<(usize, u64)>) {
+    /// Adds the ages of what was due and never sent, with how many have about that age. Of a long
+    /// backlog, neighbours share an age: a millionth of the backlog's span at most.
+    fn add_unsent(&self, ages: &mut Vec<(usize, u64, u64)>) {
         let (Some(schedule), Some(marks)) = (&self.schedule, self.recorder.marks()) else {
             return;
         };
         for flow in self.flows.iter().filter(|flow| flow.role.asks()) {
             let due = schedule.due_before(flow.own, marks.t1_ns.min(self.now));
-            for i in flow.issued..due.max(flow.issued) {
-                let intended = schedule.intended(flow.own, i);
-                if self.recorder.in_window(intended) {
-                    ages.push((flow.group, self.now.saturating_sub(intended)));
-                }
+            // A limit ends the schedule.
+            let due = due.min(flow.issued.saturating_add(flow.budget.peek(u64::MAX)));
+            let first = self.first_in_window(schedule, flow, due);
+            let step = (due.saturating_sub(first) / MOST_AGES).max(1);
+            let mut at = first;
+            while at < due {
+                let times = step.min(due - at);
+                // The youngest of them speaks for all, so that no age is made up.
+                let intended = schedule.intended(flow.own, at + times - 1);
+                ages.push((flow.group, self.now.saturating_sub(intended), times));
+                at += times;
             }
         }
+    }
+
+    /// The first message of a flow that was not sent and is the window's; `due` where none is.
+    fn first_in_window(&self, schedule: &Schedule, flow: &Flow, due: u64) -> u64 {
+        let (mut low, mut high) = (flow.issued, due.max(flow.issued));
+        while low < high {
+            let middle = low + (high - low) / 2;
+            if self.recorder.in_window(schedule.intended(flow.own, middle)) {
+                high = middle;
+            } else {
+                low = middle + 1;
+            }
+        }
+        low
     }
 
     fn flow_outcome(&self, f: usize) -> FlowOutcome {
