@@ -12,7 +12,7 @@ use nix::sys::socket::{
 
 use super::wire::Refusal;
 use crate::plan::Options;
-use crate::sys::flow_socket::set_busy_poll;
+use crate::sys::socket::set_busy_poll;
 
 /// Connections that may wait to be accepted; the kernel takes less where somaxconn says so.
 const BACKLOG: i32 = 4096;
@@ -89,7 +89,7 @@ fn client_options(fd: &OwnedFd, options: &Options) -> Result<(), Refusal> {
     }
     buffers(fd, options)?;
     if let Some(microseconds) = options.client_busy_poll {
-        set_busy_poll(fd, microseconds).map_err(|error| {
+        set_busy_poll(fd.as_fd(), microseconds).map_err(|error| {
             option_refused("--client-busy-poll", &microseconds.to_string(), error)
         })?;
     }
@@ -197,7 +197,7 @@ pub(super) fn udp_flow(
     let fd = open_socket(local, SockType::Datagram).map_err(|error| cannot_open(&error))?;
     buffers(&fd, options)?;
     if let Some(microseconds) = options.server_busy_poll {
-        set_busy_poll(&fd, microseconds).map_err(|error| {
+        set_busy_poll(fd.as_fd(), microseconds).map_err(|error| {
             option_refused("--server-busy-poll", &microseconds.to_string(), error)
         })?;
     }

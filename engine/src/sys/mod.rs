@@ -7,7 +7,6 @@ pub mod clock;
 pub mod cmsg;
 pub mod epoll;
 pub mod eventfd;
-pub mod flow_socket;
 pub mod limits;
 pub mod memory;
 pub mod open;

@@ -6,6 +6,7 @@ mod sample;
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
+use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc;
@@ -19,7 +20,7 @@ use super::session::ClientSession;
 use super::wire::{Message, Refusal};
 use crate::plan::{Case, Family, Options, Proto};
 use crate::record::{HostFacts, Progress, SideReport};
-use crate::sys::flow_socket::{path_mtu_v4, path_mtu_v6};
+use crate::sys::socket::path_mtu;
 
 /// Time for a goodbye.
 const FAREWELL: Duration = Duration::from_millis(500);
@@ -177,12 +178,7 @@ impl Client {
             options: self.config.options(),
         };
         let socket = flows::udp_socket(&spec).ok()?;
-        let mtu = if target.is_ipv4() {
-            path_mtu_v4(&socket)
-        } else {
-            path_mtu_v6(&socket)
-        };
-        mtu.ok()
+        path_mtu(socket.as_fd()).ok()
     }
 
     /// Runs one sample to its end, whatever that is. `on_progress` hears each side's intervals.

@@ -58,7 +58,7 @@ impl Header {
     ///
     /// # Panics
     ///
-    /// Where `to` is shorter than that: senders of such datagrams use [`super::write_tag`].
+    /// Where `to` is shorter than that: senders of such datagrams use `traffic::tag`.
     pub fn encode(&self, to: &mut [u8]) {
         debug_assert!(
             self.flow <= MAX_FLOW,
