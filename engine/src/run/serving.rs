@@ -16,7 +16,7 @@ use super::{VERSION, boot_id, path_facts};
 /// Serves until a signal comes, or one session where asked. Returns the exit code.
 pub fn serve(options: ServeOptions) -> u8 {
     let (handle, stop) = stop::channel();
-    let interrupts = Interrupts::watch(handle);
+    let interrupts = Interrupts::watch(handle, |_| {});
     let mut factory = Factory::new(options.cpus.clone(), None, Vec::new());
     let config = config(&options);
     let served = block_on(Choice::Auto, |runtime| async move {
