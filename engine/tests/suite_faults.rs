@@ -779,6 +779,55 @@ fn devices_that_cannot_be_used() {
     server.serves_the_next();
 }
 
+/// A value beyond what the host has is a usage error; what the host cannot do now is the host's.
+#[test]
+fn addresses_and_ports_that_cannot_be_had() {
+    let server = Server::start(&[]);
+    let (port, vacant) = (server.address.port().to_string(), "0");
+    for (asked, expected, remedy) in [
+        (
+            ["serve", "--bind", "192.0.2.9", "--port", vacant],
+            2,
+            "an address of this host",
+        ),
+        (
+            ["serve", "--bind", "127.0.0.1", "--port", &port],
+            5,
+            "another program has the port",
+        ),
+    ] {
+        let ended = ends_within(ringperf(&asked), Duration::from_secs(1));
+        assert_eq!(code(&ended), expected, "{ended:?}");
+        assert!(error_line(&ended).contains(remedy), "{ended:?}");
+    }
+    let ended = server
+        .client(&["--bind", "192.0.2.9", "--json", "-"])
+        .ended(STANDING);
+    assert_eq!(code(&ended), 2, "{ended:?}");
+    let text = run_error(&document(&ended));
+    assert!(text.contains("--bind"), "{text}");
+}
+
+/// What one option needs is not said of another.
+#[test]
+fn an_option_without_its_privilege_names_what_it_needs() {
+    let server = Server::start(&[]);
+    let denied = Denied {
+        call: libc::SYS_setsockopt,
+        only: Some((2, libc::SO_RCVBUFFORCE as u32)),
+        errno: libc::EPERM,
+    };
+    let mut command = Command::new(RINGPERF);
+    command.args(["run", &server.host(), "--rcvbuf", "1M", "--json", "-"]);
+    let ended = Running::start(seccomp::deny(&mut command, &[denied])).ended(STANDING);
+    assert_eq!(code(&ended), 5, "{ended:?}");
+    let text = run_error(&document(&ended));
+    assert!(
+        text.contains("--rcvbuf") && text.contains("CAP_NET_ADMIN") && !text.contains("device"),
+        "{text}"
+    );
+}
+
 #[test]
 fn impossible_combinations_come_all_at_once() {
     let asked = [

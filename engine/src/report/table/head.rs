@@ -3,7 +3,7 @@
 use super::wrap;
 use crate::plan::{Traffic, Wait};
 use crate::record::{EngineReport, HostFacts, Run, Sample};
-use crate::report::number::size;
+use crate::units::print_size;
 
 /// Width of the labels.
 const LABEL: usize = 10;
@@ -156,7 +156,7 @@ fn chosen(engine: &EngineReport, depth_given: bool, plain: bool) -> String {
         parts.push(format!("{} sends in flight", engine.depth));
     }
     if let Some(bytes) = engine.receive_low_water {
-        parts.push(format!("receive low-water mark {}", size(bytes)));
+        parts.push(format!("receive low-water mark {}", print_size(bytes)));
     }
     if let Some(us) = engine.min_wait_us {
         parts.push(format!("minimum wait {us} us"));
@@ -164,7 +164,7 @@ fn chosen(engine: &EngineReport, depth_given: bool, plain: bool) -> String {
     if let Some((count, bytes)) = engine.receive_buffers {
         parts.push(format!(
             "{count} receive buffers of {}",
-            size(u64::from(bytes))
+            print_size(u64::from(bytes))
         ));
     }
     parts.join(", ")
