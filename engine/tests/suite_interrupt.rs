@@ -94,10 +94,8 @@ fn a_second_signal_ends_a_stream_with_its_document() {
     let server = Server::start(&[]);
     let asked = [&TWO_CASES[..], &["--json-stream"]].concat();
     let client = server.client(&asked);
-    client.wait_for_stdout(
-        "x2 w1\",\"sample\":1,\"side\":\"server\",\"index\":1",
-        STANDING,
-    );
+    let told = r#""case_number":2,"cases":2,"sample":1,"samples":1,"side":"server","index":1"#;
+    client.wait_for_stdout(told, STANDING);
     server.running.signal("STOP");
     client.signal("INT");
     client.wait_for_stderr(SAID, STANDING);

@@ -88,7 +88,8 @@ pub(super) struct MatrixArgs {
     pub(super) reverse: bool,
 
     /// Bytes of a message, 1 to 64M (UDP to 65507); rr and crr: of request and response, A/B
-    /// where they differ [default: TCP streams 128K, UDP streams the path's MTU less headers, rr and crr 1]
+    /// where they differ [default: TCP streams 128K, UDP streams the path's MTU less headers,
+    /// rr and crr 1]
     #[arg(short = 'l', long, value_name = "SIZE,..", value_delimiter = ',')]
     pub(super) size: Vec<SizeSpec>,
 
@@ -115,8 +116,8 @@ pub(super) struct MatrixArgs {
     #[arg(long, value_name = "N,..", value_delimiter = ',', value_parser = parse_number)]
     pub(super) depth: Vec<u32>,
 
-    /// Open loop: messages or transactions per second, 0.001 to 1T, of each flow (1000/flow) or of all flows
-    /// of a direction together (100K/total, also without a word) [default: closed loop]
+    /// Open loop: messages or transactions per second, 0.001 to 1T, of each flow (1000/flow) or of
+    /// all flows of a direction together (100K/total, also without a word) [default: closed loop]
     #[arg(long, value_name = "RATE,..", value_delimiter = ',')]
     pub(super) rate: Vec<PerSecond>,
 

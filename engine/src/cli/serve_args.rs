@@ -35,6 +35,11 @@ pub(super) struct ServeArgs {
     #[arg(short = '1', long)]
     one_off: bool,
 
+    /// Write a JSON object a line to stdout: that it listens, and each session's begin, end and
+    /// refusal
+    #[arg(long)]
+    json_stream: bool,
+
     /// Sessions at once, 1 to 10000; others are told who is served and for how long
     #[arg(long, value_name = "N", default_value_t = 1, help_heading = LIMITS)]
     #[arg(value_parser = parse_number)]
@@ -75,6 +80,7 @@ impl ServeArgs {
             data_ports: self.data_port,
             cpus: self.cpus.unwrap_or_default().0,
             one_off: self.one_off,
+            json_stream: self.json_stream,
             max_sessions: self.max_sessions,
             max_duration_ns: self.max_duration,
             max_flows: self.max_flows,

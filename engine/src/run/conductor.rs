@@ -14,7 +14,7 @@ use crate::host::cpus::Cpus;
 use crate::host::placement::{self, Apart};
 use crate::plan::{Case, Family, Proto, RunInvocation};
 use crate::record::{ErrorReport, Finding, HostFacts, Progress, Run, Sample, Severity};
-use crate::report::live::LiveLine;
+use crate::report::live::{self, LiveLine, Position, opening};
 
 use super::assemble::{self, SampleInput};
 use super::factory::Factory;
@@ -287,7 +287,12 @@ impl Session<'_> {
         let quiet = invocation.quiet || invocation.json_stream;
         let err = std::io::stderr();
         let mut line = LiveLine::new(quiet, err.is_terminal(), Box::new(err));
-        let (case, number) = (request.case.clone(), request.sample);
+        let case = request.case.clone();
+        let position = Position {
+            case: (request.case_index as usize + 1, invocation.plan.cases.len()),
+            sample: (request.sample, invocation.plan.samples),
+        };
+        line.show_on_terminal(&opening(&case, position));
         let mut latest = (None, None);
         let stream = invocation.json_stream;
         let ledger = self.ledger;
@@ -297,13 +302,13 @@ impl Session<'_> {
                 return;
             }
             if stream {
-                output::interval(ledger, &case, number, side, progress);
+                output::interval(ledger, &case, position, side, progress);
             }
             match side {
                 Side::Client => latest.0 = Some(progress.clone()),
                 Side::Server => latest.1 = Some(progress.clone()),
             }
-            if let Some(text) = pair(&case, &mut latest)
+            if let Some(text) = pair(&case, position, &mut latest)
                 && let Err(error) = line.show(&text)
             {
                 log::debug!("stderr cannot be written: {error}");
@@ -328,7 +333,11 @@ fn complain(case: &Case, sample: &Sample) {
 }
 
 /// The live line of an interval, once both sides have told of it.
-fn pair(case: &Case, latest: &mut (Option<Progress>, Option<Progress>)) -> Option<String> {
+fn pair(
+    case: &Case,
+    position: Position,
+    latest: &mut (Option<Progress>, Option<Progress>),
+) -> Option<String> {
     let same = match latest {
         (Some(client), Some(server)) => client.index == server.index,
         _ => false,
@@ -337,11 +346,7 @@ fn pair(case: &Case, latest: &mut (Option<Progress>, Option<Progress>)) -> Optio
         return None;
     }
     let (client, server) = (latest.0.take(), latest.1.take());
-    Some(crate::report::live::text(
-        case,
-        client.as_ref(),
-        server.as_ref(),
-    ))
+    Some(live::text(case, position, client.as_ref(), server.as_ref()))
 }
 
 /// Family of the control connection: that of the cases, where they agree.

@@ -8,6 +8,7 @@ use crate::control::wire::Refusal;
 use crate::plan::{Case, JsonTarget, RunInvocation};
 use crate::record::{ErrorReport, Finding, Progress, Run, Severity, exit};
 use crate::report;
+use crate::report::live::Position;
 use crate::report::table::Style;
 use crate::store::runfile::{self, StoreError};
 use crate::sys::stdio;
@@ -181,7 +182,7 @@ fn width() -> usize {
 pub(super) fn interval(
     ledger: &Ledger,
     case: &Case,
-    sample: u32,
+    position: Position,
     side: Side,
     progress: &Progress,
 ) {
@@ -189,7 +190,7 @@ pub(super) fn interval(
         Side::Client => "client",
         Side::Server => "server",
     };
-    let line = report::live::object(case, sample, name, progress);
+    let line = report::live::object(case, position, name, progress);
     let mut out = io::stdout().lock();
     if ledger.is_taken() {
         return;
