@@ -30,11 +30,25 @@ const AT_ONCE: Duration = Duration::from_millis(1500);
 
 const SAID: &str = "stopping; again to abandon";
 
+/// Waits until the second case has received something, by the live line or by the objects.
+fn wait_for_the_second_case(client: &Running) {
+    let live = |line: &str| line.contains("128K x2") && !line.contains(": 0 bit/s received");
+    let object = |line: &str| {
+        let of_server = line.contains("\"case_number\":2") && line.contains("\"server\"");
+        of_server && !line.contains("\"received_total\":0,")
+    };
+    let until = Instant::now() + STANDING;
+    while !client.stderr().lines().any(live) && !client.stdout().lines().any(object) {
+        assert!(Instant::now() < until, "{}", client.stderr());
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
 /// Two signals to a client whose server hangs in the second case: nothing can be waited for.
 fn abandoned(signal: &str, rest: &[&str]) -> Ended {
     let server = Server::start(&[]);
     let client = server.client(&[&TWO_CASES, rest].concat());
-    client.wait_for_stderr("128K x2", STANDING);
+    wait_for_the_second_case(&client);
     server.running.signal("STOP");
     client.signal("INT");
     client.wait_for_stderr(SAID, STANDING);
@@ -94,8 +108,7 @@ fn a_second_signal_ends_a_stream_with_its_document() {
     let server = Server::start(&[]);
     let asked = [&TWO_CASES[..], &["--json-stream"]].concat();
     let client = server.client(&asked);
-    let told = r#""case_number":2,"cases":2,"sample":1,"samples":1,"side":"server","index":1"#;
-    client.wait_for_stdout(told, STANDING);
+    wait_for_the_second_case(&client);
     server.running.signal("STOP");
     client.signal("INT");
     client.wait_for_stderr(SAID, STANDING);
@@ -115,7 +128,7 @@ fn the_first_signal_says_what_the_second_does() {
             let kept = Scratch::new("first");
             let stream = ["--json-stream", "--output", kept.text()];
             let client = server.client(&[&TWO_CASES[..], quiet, &stream].concat());
-            client.wait_for_stdout("128K x2", STANDING);
+            wait_for_the_second_case(&client);
             client.signal(signal);
             let ended = client.ended(STANDING);
             assert_eq!(code(&ended), exit, "{ended:?}");
