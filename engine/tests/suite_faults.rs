@@ -169,6 +169,7 @@ fn the_server_is_killed_in_a_sample() {
         let sample = only_sample(&run);
         let error = sample.error.as_ref().expect("why it ended");
         assert_eq!(error.exit_code, 4, "{error:?}");
+        assert_eq!(run.error.as_ref(), Some(error), "the run's own as well");
         // The server said them before it died.
         let of_server = &sample.intervals.server;
         let counted = of_server
@@ -240,6 +241,7 @@ fn the_server_falls_silent() {
     something_was_measured(&run);
     let error = only_sample(&run).error.clone().expect("why it ended");
     assert!(error.text.contains("nothing arrived"), "{error:?}");
+    assert_eq!(run.error, Some(error));
     assert_eq!(kept.only_run(), run);
     served_within(&server, awake, Duration::from_secs(2));
 }
@@ -314,27 +316,6 @@ fn interrupted_before_traffic(ended: &Ended) {
     let run = document(ended);
     let error = run.error.expect("said in the document");
     assert_eq!((error.exit_code, run.complete), (130, false), "{error:?}");
-}
-
-/// The server hangs, so that the first signal's end takes its time; the second does not wait.
-#[test]
-fn a_second_signal_ends_at_once() {
-    let server = Server::start(&[]);
-    let client = under_way(&server, &["--test", "stream"], &[]);
-    server.running.signal("STOP");
-    client.signal("INT");
-    std::thread::sleep(Duration::from_millis(300));
-    client.signal("TERM");
-    let from = Instant::now();
-    let ended = client.ended(STANDING);
-    assert_eq!(code(&ended), 143, "{ended:?}");
-    assert!(
-        from.elapsed() < Duration::from_secs(1),
-        "{:?}",
-        from.elapsed()
-    );
-    server.running.signal("CONT");
-    served_within(&server, Instant::now(), Duration::from_secs(2));
 }
 
 #[test]
@@ -699,6 +680,7 @@ fn more_flows_than_descriptors() {
         assert_eq!(code, Some(5), "{stderr}");
         let run = support::session::one_document(&stdout);
         let error = run.cases[0].error.as_ref().expect("the case did not run");
+        assert_eq!(run.error.as_ref(), Some(error), "the run's own as well");
         assert!(run.cases[0].samples.is_empty(), "no traffic");
         for needed in [
             "descriptors",
@@ -795,6 +777,55 @@ fn devices_that_cannot_be_used() {
         "{text}"
     );
     server.serves_the_next();
+}
+
+/// A value beyond what the host has is a usage error; what the host cannot do now is the host's.
+#[test]
+fn addresses_and_ports_that_cannot_be_had() {
+    let server = Server::start(&[]);
+    let (port, vacant) = (server.address.port().to_string(), "0");
+    for (asked, expected, remedy) in [
+        (
+            ["serve", "--bind", "192.0.2.9", "--port", vacant],
+            2,
+            "an address of this host",
+        ),
+        (
+            ["serve", "--bind", "127.0.0.1", "--port", &port],
+            5,
+            "another program has the port",
+        ),
+    ] {
+        let ended = ends_within(ringperf(&asked), Duration::from_secs(1));
+        assert_eq!(code(&ended), expected, "{ended:?}");
+        assert!(error_line(&ended).contains(remedy), "{ended:?}");
+    }
+    let ended = server
+        .client(&["--bind", "192.0.2.9", "--json", "-"])
+        .ended(STANDING);
+    assert_eq!(code(&ended), 2, "{ended:?}");
+    let text = run_error(&document(&ended));
+    assert!(text.contains("--bind"), "{text}");
+}
+
+/// What one option needs is not said of another.
+#[test]
+fn an_option_without_its_privilege_names_what_it_needs() {
+    let server = Server::start(&[]);
+    let denied = Denied {
+        call: libc::SYS_setsockopt,
+        only: Some((2, libc::SO_RCVBUFFORCE as u32)),
+        errno: libc::EPERM,
+    };
+    let mut command = Command::new(RINGPERF);
+    command.args(["run", &server.host(), "--rcvbuf", "1M", "--json", "-"]);
+    let ended = Running::start(seccomp::deny(&mut command, &[denied])).ended(STANDING);
+    assert_eq!(code(&ended), 5, "{ended:?}");
+    let text = run_error(&document(&ended));
+    assert!(
+        text.contains("--rcvbuf") && text.contains("CAP_NET_ADMIN") && !text.contains("device"),
+        "{text}"
+    );
 }
 
 #[test]

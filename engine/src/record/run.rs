@@ -300,7 +300,7 @@ impl Run {
         Run {
             schema: SCHEMA.to_string(),
             uuid: uuid::Uuid::new_v4().to_string(),
-            started: super::stamp::rfc3339(started),
+            started: crate::units::rfc3339(started),
             tool: Tool::this(command),
             title,
             complete: false,

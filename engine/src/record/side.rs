@@ -156,7 +156,8 @@ pub struct UdpReport {
     pub arrived: Option<u64>,
     /// Why there is no jitter.
     pub jitter_missing: Option<String>,
-    /// Datagrams that the receiver's socket dropped (SK_MEMINFO_DROPS).
+    /// Packets that the receivers' sockets dropped over the lifetime (SK_MEMINFO_DROPS); with GRO
+    /// one carries several datagrams.
     pub socket_drops: Option<u64>,
     /// Receive buffer in force, bytes.
     pub receive_buffer_bytes: Option<u64>,

@@ -19,8 +19,9 @@ use std::time::SystemTime;
 use crate::plan::{Case, Direction, GroupPlan};
 use crate::record::{
     ErrorReport, Figures, Finding, Group, GroupReport, Progress, Sample, SideIntervals,
-    SideReport, Sides, rfc3339,
+    SideReport, Sides,
 };
+use crate::units::rfc3339;
 use side::Known;
 
 /// Everything known of one sample when it has ended, however it ended.

@@ -228,7 +228,8 @@ fn udp(joined: &Joined<'_>, figures: &Figures) -> Vec<Finding> {
     if drops > 0 {
         let receiver = if is_stream { joined.to } else { joined.from };
         let text = format!(
-            "the {} could not keep up: its socket buffers dropped {drops} datagrams",
+            "the {} could not keep up: its socket buffers dropped {drops} packets over the \
+             lifetime, warm-up included (with --gro a packet carries many datagrams)",
             receiver.name
         );
         found.push(warning("receiver-drops", text));
