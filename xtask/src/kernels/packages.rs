@@ -51,7 +51,7 @@ impl Archive {
     /// Where the suite no longer has it, or it cannot be fetched or unpacked.
     pub fn image(&mut self, kernel: &Kernel) -> Result<PathBuf> {
         let pattern = format!(
-            r"^linux-image-{}[-.].*cloud-amd64(-unsigned)?$",
+            r"^linux-(image|binary)-{}[-.].*cloud-amd64(-unsigned)?$",
             kernel.version.replace('.', r"\.")
         );
         let found = self.apt("apt-cache", &["search", "--names-only", &pattern])?;
@@ -65,7 +65,13 @@ impl Archive {
         let mut unpack = Command::new("dpkg-deb");
         unpack.arg("-x").args([&archive, &folder]);
         succeeded(run(unpack, LIMIT, Show::No)?, "dpkg-deb")?;
-        file_in(&folder.join("boot"), |name| name.starts_with("vmlinuz"))
+        let within = |part: &str| file_in(&folder.join(part), |name| name.starts_with("vmlinuz"));
+        let boot = within("boot");
+        // From 7.x on it lies with its modules.
+        boot.or_else(|_| {
+            let modules = file_in(&folder.join("usr/lib/modules"), |_| true)?;
+            file_in(&modules, |name| name.starts_with("vmlinuz"))
+        })
     }
 
     fn apt(&self, command: &str, arguments: &[&str]) -> Result<Finished> {
@@ -124,10 +130,14 @@ fn first_mirror(targets: &str) -> Option<String> {
     })
 }
 
-/// The newest package of lines such as `linux-image-6.1.0-50-cloud-amd64 - Linux 6.1 ...`.
+/// The newest package of lines such as `linux-image-6.1.0-50-cloud-amd64 - Linux 6.1 ...`. From
+/// 7.x on the image itself is in `linux-binary`, and `linux-image` only asks for it.
 fn newest(found: &str) -> Option<&str> {
-    let names = found.lines().filter_map(|line| line.split(' ').next());
-    names.max_by(|a, b| by_numbers(a, b))
+    let names = || found.lines().filter_map(|line| line.split(' ').next());
+    let binary = names().filter(|name| name.starts_with("linux-binary"));
+    binary
+        .max_by(|a, b| by_numbers(a, b))
+        .or_else(|| names().max_by(|a, b| by_numbers(a, b)))
 }
 
 /// Orders names by the numbers in them, then as text.
@@ -161,6 +171,9 @@ mod tests {
                      linux-image-6.18.9+deb13-cloud-amd64 - Linux\n";
         assert_eq!(newest(found), Some("linux-image-6.18.15+deb13-cloud-amd64"));
         assert_eq!(newest(""), None);
+        let split = "linux-image-7.3.4+deb13-cloud-amd64 - Linux\n\
+                     linux-binary-7.3.3+deb13-cloud-amd64 - Linux\n";
+        assert_eq!(newest(split), Some("linux-binary-7.3.3+deb13-cloud-amd64"));
     }
 
     #[test]
