@@ -293,9 +293,11 @@ pub struct GroupReport {
     pub udp_flows: Vec<UdpFlow>,
     /// TCP figures.
     pub tcp: Option<TcpReport>,
-    /// Bytes still queued in this side's sockets at the close.
+    /// Bytes still queued in this side's sockets: a sender's when its time to end was over, a
+    /// receiver's at the close.
     pub queued_bytes: u64,
-    /// Whether every receiver saw the end of its stream before the drain's deadline.
+    /// Whether the end of every stream was seen before the drain's deadline: by a receiver the
+    /// sender's, by a sender the receiver's, which has read everything.
     pub drained: bool,
     /// Bytes that `verify` found wrong.
     pub corrupt_bytes: Option<u64>,

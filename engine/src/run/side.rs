@@ -91,7 +91,7 @@ fn group(ending: &Ending<'_>, g: usize, window_ns: u64) -> GroupReport {
         lifetime.add(&flow.lifetime);
     }
     let asks = of_group(ending, g).any(|f| f.role.asks());
-    let receives = |f: &FlowOutcome| f.role == Role::StreamReceive;
+    let streams = |f: &FlowOutcome| matches!(f.role, Role::StreamSend | Role::StreamReceive);
     let histograms = &ending.histograms[g];
     let all = [&histograms.latency, &histograms.connect, &histograms.lag];
     let paced = of_group(ending, g).any(|f| f.role.paced());
@@ -116,7 +116,7 @@ fn group(ending: &Ending<'_>, g: usize, window_ns: u64) -> GroupReport {
             .filter(|f| !f.ended)
             .map(|f| f.queued_bytes)
             .sum(),
-        drained: of_group(ending, g).filter(|f| receives(f)).all(|f| f.ended),
+        drained: of_group(ending, g).filter(|f| streams(f)).all(|f| f.ended),
         corrupt_bytes: ending
             .case
             .options

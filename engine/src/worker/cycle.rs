@@ -22,9 +22,12 @@ use super::thread::{Failure, Note};
 
 /// Streams have this long to end after the stop; see the sample's bound of 0.3 s.
 pub(super) const STREAM_DRAIN_NS: u64 = 250_000_000;
-/// Receivers of streams have longer: the sender, which is told of the stop later, is to end first,
-/// or what it still sends would be neither received nor in flight.
+/// Receivers of streams have longer: the sender, which may be told of the stop later, is to end
+/// first, or what it still sends would be neither received nor in flight.
 const STREAM_RECEIVE_DRAIN_NS: u64 = 1_000_000_000;
+/// Behind the window's end streams go on for so long, and no longer where the stop does not come:
+/// it may stand in a queue that they themselves keep full.
+const SENDERS_OVERTIME_NS: u64 = 200_000_000;
 /// Datagrams have this long at most.
 pub(super) const DATAGRAM_DRAIN_NS: u64 = 1_000_000_000;
 /// A receiver of datagrams is done after so much silence.
@@ -152,8 +155,10 @@ pub(super) struct Clock {
     pub(super) next_adapt_ns: u64,
     pub(super) next_expiry_ns: u64,
     pub(super) accept_ns: u64,
-    /// Draining: senders of streams wait no longer than until then.
+    /// Senders of streams have ended, and wait for their receivers no longer than until then.
     pub(super) senders_until_ns: u64,
+    /// Then they have: what is in flight has been noted.
+    pub(super) senders_left: bool,
     pub(super) last_event_ns: u64,
     pub(super) event_gap_ns: u64,
 }
@@ -167,6 +172,7 @@ impl Default for Clock {
             next_expiry_ns: u64::MAX,
             accept_ns: u64::MAX,
             senders_until_ns: u64::MAX,
+            senders_left: false,
             last_event_ns: 0,
             event_gap_ns: 0,
         }
@@ -331,8 +337,10 @@ impl<B: Backend> Worker<B> {
             } else {
                 self.issue_due();
                 self.adapt_low_water();
+                self.end_overdue_senders();
             }
         }
+        self.leave_overdue_senders();
         self.think_over();
         self.expire();
         self.accept_again();
@@ -416,6 +424,7 @@ impl<B: Backend> Worker<B> {
             return;
         }
         match self.flows[f].role {
+            Role::StreamSend | Role::DatagramSend if !self.sending() => {}
             Role::StreamSend => self.stream_fill(f),
             Role::DatagramSend => self.datagram_fill(f),
             Role::Ask | Role::DatagramAsk => self.ask(f),
@@ -455,15 +464,68 @@ impl<B: Backend> Worker<B> {
             Proto::Tcp => STREAM_DRAIN_NS,
             Proto::Udp => DATAGRAM_DRAIN_NS,
         };
-        self.clock.senders_until_ns = self.now + STREAM_DRAIN_NS;
         self.stage = Stage::Draining(self.now + bound);
         self.tally.silent_since_ns = self.now;
+        self.end_senders();
         for f in 0..self.flows.len() {
             match self.flows[f].role {
-                Role::StreamSend => self.stream_end(f),
                 Role::StreamReceive => self.set_low_water(f, 1),
                 Role::Ask => self.ask_end(f),
                 _ => {}
+            }
+        }
+    }
+
+    /// Whether streams may still send.
+    pub(super) fn sending(&self) -> bool {
+        self.stage == Stage::Running && self.clock.senders_until_ns == u64::MAX
+    }
+
+    /// When the senders of streams end by themselves; never where a count ends the sample, or
+    /// where they have ended.
+    fn senders_overdue_ns(&self) -> u64 {
+        match self.marks {
+            Some(marks) if self.sending() && self.case.duration_ns().is_some() => {
+                marks.t1_ns.saturating_add(SENDERS_OVERTIME_NS)
+            }
+            _ => u64::MAX,
+        }
+    }
+
+    fn end_overdue_senders(&mut self) {
+        if self.clock.crossed_t1 && self.now >= self.senders_overdue_ns() {
+            self.end_senders();
+        }
+    }
+
+    /// Ends every stream that this worker sends, unless that was done.
+    fn end_senders(&mut self) {
+        if self.clock.senders_until_ns != u64::MAX {
+            return;
+        }
+        self.clock.senders_until_ns = self.now + STREAM_DRAIN_NS;
+        for f in 0..self.flows.len() {
+            if self.flows[f].role == Role::StreamSend {
+                self.stream_end(f);
+            }
+        }
+    }
+
+    /// Leaves the senders once their time is over; this side may have to receive for longer.
+    fn leave_overdue_senders(&mut self) {
+        if !self.clock.senders_left && self.now >= self.clock.senders_until_ns {
+            self.leave_senders();
+        }
+    }
+
+    /// Leaves every stream that this worker sends and whose receiver has not read everything.
+    /// What each has in flight is noted now, which is before the receiver reads for the last
+    /// time; and it goes no further: the next sample's traffic would be behind it.
+    pub(super) fn leave_senders(&mut self) {
+        self.clock.senders_left = true;
+        for f in 0..self.flows.len() {
+            if self.flows[f].role == Role::StreamSend && !self.flows[f].ended {
+                self.abandon(f);
             }
         }
     }
@@ -520,10 +582,13 @@ impl<B: Backend> Worker<B> {
                 marks.t0_ns
             });
             until = until.min(if self.clock.crossed_t1 {
-                u64::MAX
+                self.senders_overdue_ns()
             } else {
                 marks.t1_ns
             });
+        }
+        if !self.clock.senders_left {
+            until = until.min(self.clock.senders_until_ns);
         }
         if let Some(Reverse((due, _, _))) = self.thinking.peek() {
             until = until.min(*due);
@@ -539,9 +604,6 @@ impl<B: Backend> Worker<B> {
             }
             Stage::Draining(end) => {
                 until = until.min(end);
-                if self.now < self.clock.senders_until_ns {
-                    until = until.min(self.clock.senders_until_ns);
-                }
                 if self.case.proto == Proto::Udp {
                     until = until.min(self.tally.silent_since_ns + DATAGRAM_SILENCE_NS);
                 }

@@ -5,7 +5,7 @@ use std::os::fd::AsFd;
 use crate::backend::{Backend, Event, SendFrom};
 use crate::sys::{address, socket};
 
-use super::cycle::{ADAPT_NS, Stage, Worker};
+use super::cycle::{ADAPT_NS, Worker};
 use super::policy::{PATTERN_PERIOD, wrong_bytes};
 
 /// Bounds of the receive low-water mark: about a millisecond's worth of the rate, bytes.
@@ -55,7 +55,7 @@ impl<B: Backend> Worker<B> {
             self.count_sent(f, event.result as u64, u64::from(event.token));
         }
         let whole = event.result == event.token as i32;
-        if !whole && self.stage == Stage::Running {
+        if !whole && self.sending() {
             let what = "the connection failed while sending";
             self.broken(f, event.result.min(0), what);
             return;
@@ -63,7 +63,7 @@ impl<B: Backend> Worker<B> {
         if self.flows[f].budget.spent() && self.flows[f].in_flight == 0 {
             self.shut(f);
             self.check_limit();
-        } else if self.stage == Stage::Running {
+        } else if self.sending() {
             self.stream_fill(f);
         } else {
             self.stream_end(f);

@@ -160,7 +160,12 @@ fn tcp_stream(ledger: &mut Ledger, joined: &Joined<'_>) -> Reconciliation {
         sent,
         received,
         lost: Some(0),
-        in_flight: sender.queued_bytes.saturating_add(receiver.queued_bytes),
+        in_flight: if receiver.drained {
+            // Nothing is behind the end of a stream.
+            0
+        } else {
+            sender.queued_bytes.saturating_add(receiver.queued_bytes)
+        },
         reason: None,
     };
     if let Some(reason) = missing(joined) {
@@ -171,13 +176,7 @@ fn tcp_stream(ledger: &mut Ledger, joined: &Joined<'_>) -> Reconciliation {
             ..terms
         };
     }
-    byte_stream(
-        ledger,
-        "bytes",
-        (sent, sender.queued_bytes),
-        (received, receiver.queued_bytes),
-        receiver.drained,
-    );
+    byte_stream(ledger, "bytes", (sent, sender), (received, receiver));
     if receiver.drained {
         each_flow(ledger, joined);
     }
@@ -186,19 +185,21 @@ fn tcp_stream(ledger: &mut Ledger, joined: &Joined<'_>) -> Reconciliation {
 
 /// A byte stream loses nothing: what was sent is received, or queued at one of the two ends. The
 /// sender's queue still holds what the receiver's already has until it is acknowledged, so that
-/// both together are a bound; once the stream's end was seen, both are empty.
+/// both together are a bound; once the stream's end was seen, both are empty. A sender may have
+/// left before the receiver had read everything, and then says what was in flight until then.
 fn byte_stream(
     ledger: &mut Ledger,
     what: &str,
-    (sent, unacknowledged): (u64, u64),
-    (received, unread): (u64, u64),
-    drained: bool,
+    (sent, sender): (u64, &GroupReport),
+    (received, receiver): (u64, &GroupReport),
 ) {
-    if drained {
+    let (unacknowledged, unread) = (sender.queued_bytes, receiver.queued_bytes);
+    if receiver.drained {
         ledger.equal(&format!("{what} sent and received"), sent, received);
+        let behind = if sender.drained { unacknowledged } else { 0 };
         ledger.equal(
             &format!("{what} queued after the end"),
-            unacknowledged.saturating_add(unread),
+            behind.saturating_add(unread),
             0,
         );
         return;
@@ -295,13 +296,7 @@ fn tcp_transactions(ledger: &mut Ledger, joined: &Joined<'_>, lifetime: &Transac
     for (what, sender, receiver) in ways {
         let (sent, received) = (sender.lifetime.sent_bytes, receiver.lifetime.received_bytes);
         if answered && asks.drained && answers.drained {
-            byte_stream(
-                ledger,
-                what,
-                (sent, sender.queued_bytes),
-                (received, receiver.queued_bytes),
-                true,
-            );
+            byte_stream(ledger, what, (sent, sender), (received, receiver));
         } else {
             ledger.at_most(
                 &format!("{what} received, against those sent"),

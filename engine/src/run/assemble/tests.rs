@@ -196,6 +196,13 @@ fn a_stream_cut_short_must_lie_between_its_queues() {
     let whole = pair.sample().figures.unwrap().reconciliation;
     assert!(whole.reconciled, "{whole:?}");
     assert_eq!(whole.in_flight, 800);
+    // The sender left before the receiver had read the rest: what it left with is no matter.
+    let mut late = tcp_stream();
+    late.client.groups[0].queued_bytes = 500;
+    assert!(late.codes().contains(&"unreconciled".to_string()));
+    late.client.groups[0].drained = false;
+    let late = late.sample().figures.unwrap().reconciliation;
+    assert!(late.reconciled && late.in_flight == 0, "{late:?}");
     for (outq, inq) in [(399, 300), (500, 701)] {
         pair.client.groups[0].queued_bytes = outq;
         pair.server.groups[0].queued_bytes = inq;
