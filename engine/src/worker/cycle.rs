@@ -14,24 +14,13 @@ use crate::traffic::schedule::Schedule;
 use crate::traffic::transactions::Outstanding;
 use crate::traffic::udp::{Jitter, Tracker};
 
+use super::drain;
 use super::flow::{Flow, Role};
 use super::outcome::TransactionTotals;
 use super::policy::Choices;
 use super::signals::Signals;
 use super::thread::{Failure, Note};
 
-/// Streams have this long to end after the stop; see the sample's bound of 0.3 s.
-pub(super) const STREAM_DRAIN_NS: u64 = 250_000_000;
-/// Receivers of streams have longer: the sender, which may be told of the stop later, is to end
-/// first, or what it still sends would be neither received nor in flight.
-const STREAM_RECEIVE_DRAIN_NS: u64 = 1_000_000_000;
-/// Behind the window's end streams go on for so long, and no longer where the stop does not come:
-/// it may stand in a queue that they themselves keep full.
-const SENDERS_OVERTIME_NS: u64 = 200_000_000;
-/// Datagrams have this long at most.
-pub(super) const DATAGRAM_DRAIN_NS: u64 = 1_000_000_000;
-/// A receiver of datagrams is done after so much silence.
-pub(super) const DATAGRAM_SILENCE_NS: u64 = 200_000_000;
 /// How often the receive low-water mark follows the rate.
 pub(super) const ADAPT_NS: u64 = 100_000_000;
 /// What waking a sleeping thread costs at worst: gaps shorter than this are worth spinning over.
@@ -103,6 +92,8 @@ pub(super) struct Worker<B> {
     pub(super) signals: Arc<Signals>,
     pub(super) notes: Sender<Note>,
     pub(super) totals: Vec<TransactionTotals>,
+    /// By group.
+    pub(super) spans: Vec<Span>,
     pub(super) tally: Tally,
     pub(super) now: u64,
     pub(super) stage: Stage,
@@ -118,13 +109,6 @@ pub(super) struct Tally {
     pub(super) receive_operations: u64,
     /// Requests that could not be answered since too many waited for their answers.
     pub(super) unanswered: u64,
-    /// First and last arrival; 0 where there was none.
-    pub(super) first_arrival_ns: u64,
-    pub(super) last_arrival_ns: u64,
-    /// When the last send was counted; 0 where none was.
-    pub(super) last_sent_ns: u64,
-    /// When the last transaction was given up; 0 where none was.
-    pub(super) last_failure_ns: u64,
     /// Since when nothing arrived: the last arrival, or the begin of the drain.
     pub(super) silent_since_ns: u64,
     /// Time in waits that never sleep, and in those that may.
@@ -134,16 +118,36 @@ pub(super) struct Tally {
     pub(super) rounds: u64,
 }
 
-impl Tally {
-    /// When the first bytes came, and when the last came or went. The end of a transaction that
-    /// was given up is one as well: it took its time like any other.
-    pub(super) fn traffic_ns(&self) -> (u64, u64) {
-        let last = self.last_arrival_ns.max(self.last_failure_ns);
-        let last = last.max(self.last_sent_ns);
-        match self.first_arrival_ns {
-            0 => (last, last),
-            first => (first, last),
+/// When a group's first bytes came, and when the last came or went, nanoseconds; 0 where none
+/// did. The end of a transaction that was given up is one as well: it took its time like any
+/// other.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Span {
+    first_arrival_ns: u64,
+    last_ns: u64,
+}
+
+impl Span {
+    /// Bytes came.
+    pub(super) fn arrived(&mut self, now_ns: u64) {
+        self.last_ns = now_ns;
+        if self.first_arrival_ns == 0 {
+            self.first_arrival_ns = now_ns;
         }
+    }
+
+    /// Bytes went, or a transaction was given up.
+    pub(super) fn ended(&mut self, now_ns: u64) {
+        self.last_ns = now_ns;
+    }
+
+    /// The first that came, or else the last; and the last.
+    pub fn bounds(&self) -> Option<(u64, u64)> {
+        let first = match self.first_arrival_ns {
+            0 => self.last_ns,
+            first => first,
+        };
+        (self.last_ns > 0).then_some((first, self.last_ns))
     }
 }
 
@@ -452,106 +456,6 @@ impl<B: Backend> Worker<B> {
         intended
     }
 
-    fn begin_drain(&mut self) {
-        self.close_window();
-        if self.signals.stopping() > 1 {
-            self.stage = Stage::Done;
-            return;
-        }
-        let receives = |flow: &Flow| flow.role == Role::StreamReceive;
-        let bound = match self.case.proto {
-            Proto::Tcp if self.flows.iter().any(receives) => STREAM_RECEIVE_DRAIN_NS,
-            Proto::Tcp => STREAM_DRAIN_NS,
-            Proto::Udp => DATAGRAM_DRAIN_NS,
-        };
-        self.stage = Stage::Draining(self.now + bound);
-        self.tally.silent_since_ns = self.now;
-        self.end_senders();
-        for f in 0..self.flows.len() {
-            match self.flows[f].role {
-                Role::StreamReceive => self.set_low_water(f, 1),
-                Role::Ask => self.ask_end(f),
-                _ => {}
-            }
-        }
-    }
-
-    /// Whether streams may still send.
-    pub(super) fn sending(&self) -> bool {
-        self.stage == Stage::Running && self.clock.senders_until_ns == u64::MAX
-    }
-
-    /// When the senders of streams end by themselves; never where a count ends the sample, or
-    /// where they have ended.
-    fn senders_overdue_ns(&self) -> u64 {
-        match self.marks {
-            Some(marks) if self.sending() && self.case.duration_ns().is_some() => {
-                marks.t1_ns.saturating_add(SENDERS_OVERTIME_NS)
-            }
-            _ => u64::MAX,
-        }
-    }
-
-    fn end_overdue_senders(&mut self) {
-        if self.clock.crossed_t1 && self.now >= self.senders_overdue_ns() {
-            self.end_senders();
-        }
-    }
-
-    /// Ends every stream that this worker sends, unless that was done.
-    fn end_senders(&mut self) {
-        if self.clock.senders_until_ns != u64::MAX {
-            return;
-        }
-        self.clock.senders_until_ns = self.now + STREAM_DRAIN_NS;
-        for f in 0..self.flows.len() {
-            if self.flows[f].role == Role::StreamSend {
-                self.stream_end(f);
-            }
-        }
-    }
-
-    /// Leaves the senders once their time is over; this side may have to receive for longer.
-    fn leave_overdue_senders(&mut self) {
-        if !self.clock.senders_left && self.now >= self.clock.senders_until_ns {
-            self.leave_senders();
-        }
-    }
-
-    /// Leaves every stream that this worker sends and whose receiver has not read everything.
-    /// What each has in flight is noted now, which is before the receiver reads for the last
-    /// time; and it goes no further: the next sample's traffic would be behind it.
-    pub(super) fn leave_senders(&mut self) {
-        self.clock.senders_left = true;
-        for f in 0..self.flows.len() {
-            if self.flows[f].role == Role::StreamSend && !self.flows[f].ended {
-                self.abandon(f);
-            }
-        }
-    }
-
-    fn check_drained(&mut self, until_ns: u64) {
-        let over = self.signals.stopping() > 1 || self.now >= until_ns;
-        if over || (0..self.flows.len()).all(|f| self.flow_drained(f)) {
-            self.stage = Stage::Done;
-        }
-    }
-
-    fn flow_drained(&self, f: usize) -> bool {
-        let flow = &self.flows[f];
-        match flow.role {
-            Role::StreamSend => flow.ended || self.now >= self.clock.senders_until_ns,
-            Role::StreamReceive | Role::Answer => flow.ended,
-            Role::DatagramSend => flow.in_flight == 0,
-            Role::DatagramReceive | Role::DatagramAnswer => {
-                self.now >= self.tally.silent_since_ns + DATAGRAM_SILENCE_NS
-            }
-            Role::Ask | Role::DatagramAsk => self.outstanding.used(f) == 0,
-            Role::Connect => flow.slot.is_none() || self.outstanding.used(f) == 0,
-            Role::Accepted => flow.slot.is_none() || flow.ended,
-        }
-    }
-
     fn wait_for(&mut self) -> WaitFor {
         if self.stage == Stage::Done {
             return WaitFor::Nothing;
@@ -605,7 +509,7 @@ impl<B: Backend> Worker<B> {
             Stage::Draining(end) => {
                 until = until.min(end);
                 if self.case.proto == Proto::Udp {
-                    until = until.min(self.tally.silent_since_ns + DATAGRAM_SILENCE_NS);
+                    until = until.min(self.tally.silent_since_ns + drain::SILENCE_NS);
                 }
             }
             Stage::Armed | Stage::Done => {}

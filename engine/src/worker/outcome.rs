@@ -13,7 +13,7 @@ use crate::traffic::udp::Account;
 
 use crate::traffic::schedule::Schedule;
 
-use super::cycle::Worker;
+use super::cycle::{Span, Worker};
 use super::flow::{Flow, Kernels, Role};
 use super::policy::Choices;
 
@@ -88,6 +88,10 @@ pub struct GroupOutcome {
     pub totals: TransactionTotals,
     /// Smallest age among the censored, nanoseconds.
     pub censored_min_ns: Option<u64>,
+    /// When its traffic came and went.
+    pub span: Span,
+    /// Open loop: what the schedule meant for the window.
+    pub due: u64,
 }
 
 /// Everything a worker leaves behind.
@@ -115,9 +119,9 @@ pub struct WorkerOutcome {
     pub receive_operations: u64,
     /// Datagram requests that were dropped since too many waited for their answers.
     pub unanswered: u64,
-    /// First arrival, and last arrival, send or request given up, nanoseconds; 0 where there was
-    /// none.
-    pub traffic_ns: (u64, u64),
+    /// Datagram requests given up so long ago that their answer, had it come since, could have
+    /// been taken for a newer one's.
+    pub forgotten: u64,
     /// Time spent spinning and sleeping, nanoseconds.
     pub waited_ns: (u64, u64),
     /// What the engine failed of, where it failed.
@@ -161,7 +165,7 @@ impl<B: Backend> Worker<B> {
             ports_exhausted: self.tally.ports_exhausted,
             receive_operations: self.tally.receive_operations,
             unanswered: self.tally.unanswered,
-            traffic_ns: self.tally.traffic_ns(),
+            forgotten: self.outstanding.forgotten(),
             waited_ns: (self.tally.spun_ns, self.tally.slept_ns),
             remains: self.recorder.finish(),
             error,
@@ -174,11 +178,14 @@ impl<B: Backend> Worker<B> {
         let mut groups: Vec<GroupOutcome> = self
             .totals
             .iter()
-            .map(|t| GroupOutcome {
-                totals: *t,
-                censored_min_ns: None,
+            .zip(&self.spans)
+            .map(|(totals, span)| GroupOutcome {
+                totals: *totals,
+                span: *span,
+                ..GroupOutcome::default()
             })
             .collect();
+        self.count_due(&mut groups);
         let now = self.now;
         let mut ages: Vec<(usize, u64)> = Vec::new();
         for (f, transaction) in self.outstanding.outstanding() {
@@ -205,6 +212,20 @@ impl<B: Backend> Worker<B> {
             outcome.censored_min_ns = Some(least);
         }
         groups
+    }
+
+    /// Counts what the schedule meant for the window, sent or not.
+    fn count_due(&self, groups: &mut [GroupOutcome]) {
+        let (Some(schedule), Some(marks)) = (&self.schedule, self.recorder.marks()) else {
+            return;
+        };
+        let end = marks.t1_ns.min(self.now);
+        for flow in self.flows.iter().filter(|flow| flow.role.paced()) {
+            let of = |ns| schedule.due_before(flow.own, ns);
+            // A count ends the schedule too.
+            let most = flow.issued.saturating_add(flow.budget.peek(u64::MAX));
+            groups[flow.group].due += of(end).min(most).saturating_sub(of(marks.t0_ns));
+        }
     }
 
     /// Adds the ages of what was due and never sent, with how many have about that age. Of a long

@@ -77,11 +77,11 @@ impl<B: Backend> Worker<B> {
         } else {
             bytes / message
         };
-        self.tally.last_sent_ns = self.now;
         let flow = &mut self.flows[f];
         flow.lifetime.sent_bytes += bytes;
         flow.lifetime.sent_messages += messages;
         let group = flow.group;
+        self.spans[group].ended(self.now);
         self.recorder.sent(group, self.now, bytes, messages);
     }
 
@@ -132,7 +132,7 @@ impl<B: Backend> Worker<B> {
         flow.lifetime.received_bytes += bytes;
         let (group, slot) = (flow.group, flow.slot);
         self.recorder.received(group, self.now, bytes, 0);
-        self.saw_arrival();
+        self.saw_arrival(f);
         if let (false, Some(slot)) = (event.armed, slot) {
             self.backend.receive(slot);
         }
@@ -155,12 +155,9 @@ impl<B: Backend> Worker<B> {
         }
     }
 
-    pub(super) fn saw_arrival(&mut self) {
-        self.tally.last_arrival_ns = self.now;
+    pub(super) fn saw_arrival(&mut self, f: usize) {
         self.tally.silent_since_ns = self.now;
-        if self.tally.first_arrival_ns == 0 {
-            self.tally.first_arrival_ns = self.now;
-        }
+        self.spans[self.flows[f].group].arrived(self.now);
     }
 
     /// Lets the low-water mark follow the rate, so that the receiver is woken about once a

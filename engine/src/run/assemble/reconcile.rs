@@ -52,7 +52,7 @@ fn own_sums(ledger: &mut Ledger, joined: &Joined<'_>, side: &Known, group: &Grou
         return;
     }
     let mut of_intervals = Counters::default();
-    let mut done = 0_u64;
+    let (mut done, mut completed) = (0_u64, 0_u64);
     for interval in side
         .report
         .intervals
@@ -61,6 +61,7 @@ fn own_sums(ledger: &mut Ledger, joined: &Joined<'_>, side: &Known, group: &Grou
     {
         of_intervals.add(&interval.counters);
         done = done.saturating_add(interval.transactions);
+        completed = completed.saturating_add(interval.completed);
     }
     let (mut windows, mut lifetimes, mut of_flows, mut flow_count) =
         (Counters::default(), Counters::default(), 0_u64, 0);
@@ -97,19 +98,17 @@ fn own_sums(ledger: &mut Ledger, joined: &Joined<'_>, side: &Known, group: &Grou
             );
         }
     }
-    if let Some(transactions) = &group.transactions {
-        ledger.equal(
-            &format!("{name}: transactions of the intervals and of the window"),
-            done,
-            transactions.done,
-        );
-        if every_flow {
-            ledger.equal(
-                &format!("{name}: transactions of the flows and of the window"),
-                of_flows,
-                transactions.done,
-            );
-        }
+    let Some(counted) = &group.transactions else {
+        return;
+    };
+    let sums = [
+        ("done of the intervals", done, counted.done),
+        ("completed of the intervals", completed, counted.completed),
+        ("done of the flows", of_flows, counted.done),
+    ];
+    for (what, sum, whole) in sums.into_iter().take(if every_flow { 3 } else { 2 }) {
+        let what = format!("{name}: transactions {what} and of the window");
+        ledger.equal(&what, sum, whole);
     }
 }
 
@@ -269,6 +268,16 @@ fn transactions(ledger: &mut Ledger, joined: &Joined<'_>) -> Reconciliation {
         let what = format!("transactions {what} in the window, against the lifetime");
         ledger.at_most(&what, of(&window), of(&lifetime));
     }
+    ledger.equal(
+        "transactions completed in the lifetime, against those done",
+        lifetime.completed,
+        lifetime.done,
+    );
+    ledger.at_most(
+        "transactions completed in the window, against the lifetime",
+        window.completed,
+        lifetime.completed,
+    );
     recorded(ledger, group, &window);
     if joined.case.proto == Proto::Tcp && joined.to.whole() {
         tcp_transactions(ledger, joined, &lifetime);
