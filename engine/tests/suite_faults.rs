@@ -14,7 +14,7 @@ use ringperf::record::{HostFacts, Run, Sample, Severity};
 use support::process::{Ended, RINGPERF, Running, ringperf};
 use support::seccomp::{self, Denied};
 use support::session::{
-    STANDING, Scratch, Server, code, document, vacant_address, wait_for_intervals,
+    STANDING, Scratch, Server, code, document, one_document, vacant_address, wait_for_intervals,
 };
 
 /// A sample that nothing but a fault ends, told of every 100 ms.
@@ -228,22 +228,34 @@ fn served_within(server: &Server, since: Instant, within: Duration) {
 /// SIGSTOP keeps its connections: no reset, no end, just silence.
 #[test]
 fn the_server_falls_silent() {
-    let server = Server::start(&[]);
-    let kept = Scratch::new("silent");
-    let rest = ["--peer-timeout", "2s", "--output", kept.text()];
-    let client = under_way(&server, &["--test", "rr"], &rest);
-    server.running.signal("STOP");
-    let ended = ends_within(client, Duration::from_secs(2));
-    server.running.signal("CONT");
-    let awake = Instant::now();
-    assert_eq!(code(&ended), 4);
-    let run = document(&ended);
-    something_was_measured(&run);
-    let error = only_sample(&run).error.clone().expect("why it ended");
-    assert!(error.text.contains("nothing arrived"), "{error:?}");
-    assert_eq!(run.error, Some(error));
-    assert_eq!(kept.only_run(), run);
-    served_within(&server, awake, Duration::from_secs(2));
+    // None of them fills the path, with a schedule or without.
+    let kinds: [&[&str]; 4] = [
+        &["--test", "rr"],
+        &["--test", "rr", "--rate", "1000", "--depth", "4"],
+        &["--test", "crr"],
+        &["--proto", "udp", "--test", "rr"],
+    ];
+    for kind in kinds {
+        let server = Server::start(&[]);
+        let kept = Scratch::new("silent");
+        let rest = ["--peer-timeout", "2s", "--output", kept.text()];
+        let client = under_way(&server, kind, &rest);
+        server.running.signal("STOP");
+        let ended = ends_within(client, Duration::from_secs(2));
+        server.running.signal("CONT");
+        let awake = Instant::now();
+        assert_eq!(code(&ended), 4);
+        let run = document(&ended);
+        something_was_measured(&run);
+        let error = only_sample(&run).error.clone().expect("why it ended");
+        assert!(error.text.contains("nothing arrived"), "{error:?}");
+        assert_eq!(run.error, Some(error));
+        assert_eq!(kept.only_run(), run);
+        // While crr lasts, the next client's connection would be a transaction.
+        if !kind.contains(&"crr") {
+            served_within(&server, awake, Duration::from_secs(2));
+        }
+    }
 }
 
 #[test]
@@ -257,6 +269,69 @@ fn the_client_falls_silent() {
     let ended = client.ended(STANDING);
     assert_eq!(code(&ended), 4, "{ended:?}");
     something_was_measured(&document(&ended));
+}
+
+/// A process that stands still for two seconds of a sample: who did, and which intervals show it.
+#[test]
+fn a_process_that_stood_still_is_named() {
+    for (side, kind) in [("client", "rr"), ("server", "stream")] {
+        let server = Server::start(&[]);
+        let asked = [
+            "--test",
+            kind,
+            "--duration",
+            "6s",
+            "--warmup",
+            "0s",
+            "--json-stream",
+        ];
+        let client = server.client(&asked);
+        let begun = |line: &str| line.contains("\"type\":\"interval\"");
+        let until = Instant::now() + STANDING;
+        while !client.stdout().lines().any(begun) {
+            assert!(Instant::now() < until, "{}", client.stderr());
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let stopped = if side == "client" {
+            &client
+        } else {
+            &server.running
+        };
+        stopped.signal("STOP");
+        std::thread::sleep(Duration::from_millis(2200));
+        stopped.signal("CONT");
+        let ended = client.ended(STANDING);
+        assert_eq!(code(&ended), 0, "{ended:?}");
+        let (told, last) = ended.stdout.trim_end().rsplit_once('\n').expect("lines");
+        let run = one_document(last);
+        let findings = &only_sample(&run).findings;
+        let text = |code: &str| {
+            let found = findings.iter().find(|finding| finding.code == code);
+            let found = found.unwrap_or_else(|| panic!("no {code}: {findings:?}"));
+            found.text.clone()
+        };
+        assert!(text("stalled").contains("interval"), "{findings:?}");
+        let whose = format!("the {side}'s process did not run for");
+        assert!(text("process-stalled").contains(&whose), "{findings:?}");
+        no_row_is_empty(told, side);
+    }
+}
+
+/// Intervals that passed while nobody could tell of them are one row, as long as they were.
+fn no_row_is_empty(told: &str, side: &str) {
+    let mut seconds = 0.0;
+    for line in told.lines() {
+        let row: serde_json::Value = serde_json::from_str(line).expect("an object");
+        if row["side"] != side {
+            continue;
+        }
+        let group = &row["groups"][0];
+        let of = |name: &str| group[name].as_f64().expect("a number");
+        assert_eq!(of("start_s"), seconds, "{told}");
+        seconds += of("length_s");
+        assert!(of("received_bytes") > 0.0, "{row}");
+    }
+    assert!(seconds >= 5.0, "{told}");
 }
 
 #[test]

@@ -71,7 +71,7 @@ fn group(case: &Case, index: usize, client: Option<Interval>, server: Option<Int
         Direction::ServerToClient => (server, client),
     };
     if plan.traffic != Traffic::Stream {
-        let rate = from.map(|interval| per_second(&interval, interval.transactions));
+        let rate = from.map(|interval| per_second(&interval, interval.completed));
         return match rate {
             Some(rate) => format!("{} transactions/s", figure(rate)),
             None => "no news of the asking side".to_string(),
@@ -216,7 +216,7 @@ mod tests {
             start_s: index as f64,
             length_s: 1.0,
             counters,
-            transactions: 45_210,
+            completed: 45_210,
             ..Interval::default()
         };
         Progress {

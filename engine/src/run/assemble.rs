@@ -79,6 +79,16 @@ impl<'a> Joined<'a> {
         }
     }
 
+    /// `count` per second of the sender's, or asking side's, window.
+    fn sender_rate(&self, count: u64) -> f64 {
+        self.from.per_second(&self.from_group, count)
+    }
+
+    /// `count` per second of the receiver's, or answering side's, window.
+    fn receiver_rate(&self, count: u64) -> f64 {
+        self.to.per_second(&self.to_group, count)
+    }
+
     /// Words that tell the groups of a case apart; empty where there is one only.
     fn label(&self) -> &'static str {
         match (self.case.groups.len(), self.plan.direction) {
