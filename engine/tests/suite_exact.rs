@@ -1476,6 +1476,177 @@ fn one_group_is_the_sample_and_two_are_two() {
     assert!(compared >= 10, "{compared} fields in common");
 }
 
+/// A transaction belongs to the window in which it began, whenever its answer comes.
+#[test]
+fn transactions_count_by_their_start() {
+    let _alone = alone();
+    let thinking = [
+        "--test",
+        "rr",
+        "--think",
+        "200ms",
+        "--duration",
+        "300ms",
+        "--warmup",
+        "0",
+    ];
+    for proto in ["tcp", "udp"] {
+        let arguments = [&thinking[..], &["--proto", proto]].concat();
+        given_time(|| {
+            let got = local(&arguments);
+            let counted = &got["transactions"];
+            // At 0 and 200 ms; the second one is answered a tenth of a second after the window.
+            match (number(&counted["started"]), number(&counted["done"])) {
+                (2, 2) => Ok(()),
+                _ => Err(counted.to_string()),
+            }
+        });
+    }
+}
+
+/// Each flow says where it ran and what its connection was like, as both sides see it, and the
+/// congestion control is the one in force.
+#[test]
+fn flows_and_sides_tell_of_their_connections() {
+    let _alone = alone();
+    let got = short(&["--flows", "2", "--congestion", "reno", "--test", "bidir"]);
+    let groups = got["groups"].as_array().expect("groups");
+    for group in groups {
+        for side in ["client", "server"] {
+            let tcp = &group["tcp"][side];
+            let sends = (side == "client") == (group["direction"] == "client_to_server");
+            assert_eq!(sends, number(&tcp["busy_us"]) > 0, "{side}: {tcp}");
+            assert_eq!(
+                sends,
+                number(&tcp["delivery_rate_bps"]) > 0,
+                "{side}: {tcp}"
+            );
+            assert_eq!(tcp["congestion"], "reno", "{side}: {tcp}");
+            for figure in [
+                "rtt_us",
+                "min_rtt_us",
+                "cwnd_segments",
+                "mss_send",
+                "mss_receive",
+            ] {
+                assert!(real(&tcp[figure]) > 0.0, "{side}: {figure}: {tcp}");
+            }
+            for figure in ["segments_sent", "segments_received"] {
+                assert!(number(&tcp[figure]) > 0, "{side}: {figure}: {tcp}");
+            }
+        }
+    }
+    let flows = got["flows"].as_array().expect("flows");
+    assert_eq!(flows.len(), 4);
+    for flow in flows {
+        let (client, server) = (&flow["client"], &flow["server"]);
+        assert_eq!(client["local"], server["peer"], "{flow}");
+        assert_eq!(client["peer"], server["local"], "{flow}");
+        for side in [client, server] {
+            let address = side["local"].as_str().map(str::parse::<SocketAddr>);
+            assert!(matches!(address, Some(Ok(_))), "{side}");
+            for figure in ["retransmits", "receive_cpu"] {
+                assert!(side[figure].is_u64(), "{figure}: {side}");
+            }
+            for figure in ["rtt_us", "mss"] {
+                assert!(number(&side[figure]) > 0, "{figure}: {side}");
+            }
+        }
+    }
+}
+
+/// From the wish to stop on, nothing takes long: a sample is over 0.3 s after its window, and a
+/// second later where datagrams drain. The next one's beginning tells.
+#[test]
+fn a_sample_takes_its_time_and_little_more() {
+    let _alone = alone();
+    for (proto, tests, drain) in [
+        ("tcp", "stream,reverse,bidir,rr,crr", 0.0),
+        ("udp", "stream,reverse,bidir,rr", 1.0),
+    ] {
+        // The probes take theirs before the traffic.
+        let own = [
+            "--proto",
+            proto,
+            "--test",
+            tests,
+            "--probes",
+            "off",
+            "--samples",
+            "2",
+        ];
+        let arguments = [&SHORT[..], &own].concat();
+        given_time(|| {
+            let document = document(&arguments);
+            for case in document["cases"].as_array().expect("cases") {
+                let name = &case["case"]["name"];
+                let [first, second] =
+                    [0, 1].map(|at| milliseconds(&case["samples"][at]["started"]));
+                // The first sample of all waits for the idle baseline of the CPU figures.
+                let baseline = if *name == document["cases"][0]["case"]["name"] {
+                    1.0
+                } else {
+                    0.0
+                };
+                let took = (second - first) as f64 / 1e3;
+                let most = 0.1 + 0.2 + 0.3 + drain + baseline;
+                if !(0.3..=most).contains(&took) {
+                    return Err(format!("{name}: {took} s instead of {most}"));
+                }
+            }
+            Ok(())
+        });
+    }
+}
+
+/// The time of day in an RFC 3339 text, milliseconds.
+fn milliseconds(text: &Value) -> u64 {
+    let text = text.as_str().expect("an instant");
+    let time = text.split(['T', 'Z']).nth(1).expect("a time of day");
+    let part = |at: usize, len: usize| -> u64 {
+        time[at..at + len]
+            .parse()
+            .unwrap_or_else(|_| panic!("no time: {text}"))
+    };
+    ((part(0, 2) * 60 + part(3, 2)) * 60 + part(6, 2)) * 1000 + part(9, 3)
+}
+
+/// Where workers spin on every CPU, the control thread still gets its turn, and a finding says
+/// what that costs; where they leave it a CPU there is none.
+#[test]
+fn workers_that_spin_everywhere_yield_and_say_so() {
+    let _alone = alone();
+    let server = Server::start(&[]);
+    let host = server.host();
+    let allowed = nix::sched::sched_getaffinity(nix::unistd::Pid::from_raw(0)).expect("readable");
+    let all = nix::sched::CpuSet::count();
+    let cpus: Vec<usize> = (0..all)
+        .filter(|cpu| allowed.is_set(*cpu) == Ok(true))
+        .collect();
+    let (first, workers) = (cpus[0].to_string(), cpus.len().to_string());
+    let kind = [
+        &host,
+        "--test",
+        "stream",
+        "--client-wait",
+        "spin",
+        "--flows",
+        &workers,
+    ];
+    let everywhere = [&kind[..], &["--client-workers", &workers], &SHORT].concat();
+    let document_of = document(&everywhere);
+    let got = sample(&document_of);
+    reconciles(got, &everywhere);
+    assert!(codes(got).contains(&"spin-shares-cpu"), "{:?}", codes(got));
+    if cpus.len() > 1 {
+        let cpu = ["--client-cpus", &first, "--server-cpus", &first];
+        let one = [&kind[..], &cpu, &SHORT].concat();
+        let document_of = document(&one);
+        let got = sample(&document_of);
+        assert!(!codes(got).contains(&"spin-shares-cpu"), "{:?}", codes(got));
+    }
+}
+
 // ---- scale
 
 #[test]

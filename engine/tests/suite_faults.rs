@@ -5,6 +5,8 @@ mod support;
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -769,6 +771,51 @@ fn more_flows_than_descriptors() {
     }
     server.serves_the_next();
     limited.serves_the_next();
+}
+
+/// Less locked memory than a ring needs, where the kernel counts rings against the limit: said
+/// before any traffic, with the limit, the need and the remedy.
+#[test]
+fn less_locked_memory_than_a_ring_needs() {
+    let server = Server::start(&[]);
+    let scratch = Scratch::new("memlock");
+    let mut program = PathBuf::from(RINGPERF);
+    let mut command = Command::new("sh");
+    if nix::unistd::geteuid().is_root() {
+        // The limit is not root's, and the way to the program may be closed to others.
+        program = scratch.path().join("ringperf");
+        std::fs::copy(RINGPERF, &program).expect("room for a copy");
+        command.uid(65_534).gid(65_534);
+    }
+    let asked = "--engine io_uring --duration 200ms --warmup 0s --json -";
+    let line = format!(
+        "ulimit -l 0; exec {} run {} {asked}",
+        program.display(),
+        server.host()
+    );
+    let ended = Running::start(command.args(["-c", &line])).ended(STANDING);
+    if code(&ended) == 0 {
+        let _ = writeln!(
+            std::io::stderr(),
+            "SKIP: this kernel does not count rings as locked"
+        );
+        return;
+    }
+    assert_eq!(code(&ended), 5, "{ended:?}");
+    let run = document(&ended);
+    assert!(run.cases[0].samples.is_empty(), "before any traffic");
+    let text = run_error(&run);
+    for needed in [
+        "on the client",
+        "locked-memory limit",
+        "is 0 bytes",
+        "are needed",
+        "ulimit -l",
+    ] {
+        assert!(text.contains(needed), "{needed}: {text}");
+    }
+    assert!(!text.contains(" 0 bytes are needed"), "{text}");
+    server.serves_the_next();
 }
 
 #[test]

@@ -156,7 +156,8 @@ pub struct UdpReport {
     pub reorder_extent_max: Option<u64>,
     /// Arrived again.
     pub duplicated: Option<u64>,
-    /// Arrived after the drain had ended or beyond the window of sequence numbers kept.
+    /// Came from behind the 65536 sequence numbers kept per flow, so that whether they had come
+    /// before is no longer known. What comes after the drain comes after the result, and is lost.
     pub late: Option<u64>,
     /// Interarrival jitter (RFC 3550), nanoseconds.
     pub jitter_ns: Option<f64>,

@@ -371,6 +371,47 @@ mod tests {
     }
 
     #[test]
+    fn a_spinning_workers_cpu_time_is_not_a_figure() {
+        let mut run = canned::tour();
+        let client = |run: &mut Run, spinning| {
+            for sample in run.cases.iter_mut().flat_map(|case| &mut case.samples) {
+                sample.cpu.client.as_mut().expect("canned").spinning = spinning;
+            }
+        };
+        assert!(!render(&run, Style::default()).contains("n/a"));
+        client(&mut run, true);
+        let text = render(&run, Style::default());
+        let samples = run
+            .cases
+            .iter()
+            .map(|case| case.samples.len())
+            .sum::<usize>();
+        // All CPU's time and that of soft interrupts, of the client alone.
+        assert_eq!(
+            text.matches("n/a (spinning)").count(),
+            2 * samples,
+            "{text}"
+        );
+    }
+
+    /// Every column has its unit, but for those that are a count or a ratio by their name.
+    #[test]
+    fn every_column_has_a_unit() {
+        const UNITS: [&str; 7] = ["{unit}", " us", "\nus", "/s", "per s", "%", "s/s"];
+        const PLAIN: [&str; 5] = ["retrans-", "failed", "Jain's", "softirq", "transac-"];
+        for column in columns::STREAMS
+            .iter()
+            .chain(columns::TRANSACTIONS)
+            .copied()
+            .flatten()
+        {
+            let header = column.header;
+            let has = |words: &[&str]| words.iter().any(|word| header.contains(word));
+            assert!(has(&UNITS) || has(&PLAIN), "{header:?}");
+        }
+    }
+
+    #[test]
     fn wrapping() {
         assert_eq!(wrap("ab", 4, "one two", 80), ["ab  one two"]);
         let long = wrap("ab", 4, "aaaaaaaaaa bbbbbbbbb cccc", 24);

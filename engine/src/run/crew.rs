@@ -12,6 +12,7 @@ use crate::sys::clock::monotonic_ns;
 use crate::worker::{Adopted, Command, Note, WorkerHandle};
 
 use super::collect::Collector;
+use super::factory::on;
 use super::options;
 use super::side::{self, Ending};
 use super::witness::Witness;
@@ -142,7 +143,7 @@ impl DataCrew {
                 match note {
                     Note::Armed => self.one_armed(events),
                     Note::Refused(exit, code, text) => {
-                        let text = format!("{} {text}", self.side_name());
+                        let text = on(self.side, &text);
                         self.failed = true;
                         events.push(CrewEvent::Failed(Refusal::new(exit, &code, text)));
                     }

@@ -138,6 +138,12 @@ impl Rung {
     }
 }
 
+/// Memory that the kernel takes for the queues of a ring, at least; bytes.
+fn queue_bytes(entries: u32, completions: u32) -> usize {
+    let [entries, completions] = [entries, completions].map(|n| n.next_power_of_two() as usize);
+    entries * size_of::<squeue::Entry>() + completions * size_of::<cqueue::Entry>()
+}
+
 /// A ring and the handles on it.
 ///
 /// `split()` borrows the `IoUring` that it belongs to, and the registration of the ring's own
@@ -164,15 +170,17 @@ impl Core {
     /// Makes a ring with the first flags of `ladder` that this kernel knows, for use by this
     /// thread only.
     pub(super) fn new(ladder: &[Rung], entries: u32, completions: u32) -> Result<Core, RingError> {
+        let bytes = queue_bytes(entries, completions);
         let mut refused = None;
         for rung in ladder {
             match rung.build(entries, completions) {
                 Ok(ring) => return Ok(Core::hold(ring, rung.names())),
                 Err(error) if error.raw_os_error() == Some(libc::EINVAL) => refused = Some(error),
-                Err(error) => return Err(RingError::of_setup(error)),
+                Err(error) => return Err(RingError::of_setup(error, bytes)),
             }
         }
-        Err(RingError::of_setup(refused.expect("the ladder has rungs")))
+        let refused = refused.expect("the ladder has rungs");
+        Err(RingError::of_setup(refused, bytes))
     }
 
     fn hold(ring: IoUring, mut features: Vec<String>) -> Core {

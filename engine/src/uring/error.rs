@@ -4,6 +4,8 @@ use std::io;
 
 use thiserror::Error;
 
+use crate::sys::limits;
+
 /// Why a ring cannot be made. Every one of them means that this host cannot run it.
 #[derive(Error, Debug)]
 pub enum RingError {
@@ -26,15 +28,17 @@ pub enum RingError {
     },
     /// Not enough memory.
     #[error(
-        "not enough memory for {what} ({bytes} bytes). Remedy: fewer flows, smaller or fewer \
-         buffers; a larger memory limit of the container; on kernels before 5.12 also a larger \
-         locked-memory limit (ulimit -l, or CAP_IPC_LOCK)"
+        "not enough memory for {what}: {bytes} bytes are needed{}. Remedy: a larger locked-memory \
+         limit (ulimit -l, LimitMEMLOCK=, or CAP_IPC_LOCK); a larger memory limit of the \
+         container; fewer flows or workers; or --engine sockets", locked(*.limit)
     )]
     Memory {
         /// What it was for.
         what: &'static str,
-        /// How much; 0 where the kernel decides.
+        /// How much, at least.
         bytes: u64,
+        /// Locked-memory limit in force, bytes; none where there is none.
+        limit: Option<u64>,
     },
     /// No descriptor is left for the ring.
     #[error(
@@ -71,17 +75,14 @@ impl RingError {
         }
     }
 
-    /// Names an error of `io_uring_setup`.
-    pub(super) fn of_setup(error: io::Error) -> RingError {
+    /// Names an error of `io_uring_setup` with queues of `bytes` bytes.
+    pub(super) fn of_setup(error: io::Error, bytes: usize) -> RingError {
         match error.raw_os_error() {
             Some(errno @ (libc::EPERM | libc::EACCES | libc::ENOSYS)) => RingError::Refused {
                 errno,
                 cause: Refusal::find(errno),
             },
-            Some(libc::ENOMEM) => RingError::Memory {
-                what: "the io_uring queues",
-                bytes: 0,
-            },
+            Some(libc::ENOMEM) => RingError::memory("the io_uring queues", bytes),
             Some(libc::EMFILE | libc::ENFILE) => RingError::Descriptors,
             _ => RingError::System {
                 call: "io_uring_setup",
@@ -90,19 +91,34 @@ impl RingError {
         }
     }
 
+    fn memory(what: &'static str, bytes: usize) -> RingError {
+        RingError::Memory {
+            what,
+            bytes: bytes as u64,
+            limit: limits::locked_memory().ok().and_then(|limit| limit.soft),
+        }
+    }
+
     /// Names an error of a mapping or registration of `bytes` bytes for `what`.
     pub(super) fn of_memory(what: &'static str, bytes: usize) -> impl Fn(io::Error) -> RingError {
         move |error| match error.raw_os_error() {
-            Some(libc::ENOMEM) => RingError::Memory {
-                what,
-                bytes: bytes as u64,
-            },
+            Some(libc::ENOMEM) => RingError::memory(what, bytes),
             _ => RingError::System {
                 call: what,
                 source: error,
             },
         }
     }
+}
+
+/// Some kernels count the queues and buffers against it, over all rings of the user.
+fn locked(limit: Option<u64>) -> String {
+    limit.map_or_else(String::new, |limit| {
+        format!(
+            ", and this user's locked-memory limit, which they may count against together with \
+             those of the user's other rings, is {limit} bytes"
+        )
+    })
 }
 
 fn errno_name(errno: i32) -> String {
@@ -235,7 +251,7 @@ mod tests {
     #[test]
     fn every_refusal_has_a_remedy_and_its_errno() {
         for errno in [libc::EPERM, libc::ENOSYS] {
-            let error = RingError::of_setup(io::Error::from_raw_os_error(errno));
+            let error = RingError::of_setup(io::Error::from_raw_os_error(errno), 1);
             assert!(matches!(error, RingError::Refused { errno: e, .. } if e == errno));
             let text = error.to_string();
             assert!(
@@ -243,7 +259,7 @@ mod tests {
                 "{text}"
             );
         }
-        let error = RingError::of_setup(io::Error::from_raw_os_error(libc::EMFILE));
+        let error = RingError::of_setup(io::Error::from_raw_os_error(libc::EMFILE), 1);
         assert!(error.to_string().contains("ulimit -n"));
     }
 
@@ -256,5 +272,20 @@ mod tests {
             "{text}"
         );
         assert_eq!(name(io::Error::from_raw_os_error(libc::EIO)).exit_code(), 5);
+        let limited = RingError::Memory {
+            what: "the io_uring queues",
+            bytes: 94_208,
+            limit: Some(65_536),
+        };
+        let text = limited.to_string();
+        for part in ["94208 bytes are needed", "limit", "65536", "ulimit -l"] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+        let queues = RingError::of_setup(io::Error::from_raw_os_error(libc::ENOMEM), 94_208);
+        assert!(
+            queues
+                .to_string()
+                .contains("the io_uring queues: 94208 bytes")
+        );
     }
 }

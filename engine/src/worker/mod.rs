@@ -36,3 +36,6 @@ pub use outcome::{FlowOutcome, GroupOutcome, WorkerOutcome};
 pub use policy::Choices;
 pub use signals::Signals;
 pub use thread::{Adopted, Command, EngineKind, Failure, Note, WorkerHandle, WorkerPlan, spawn};
+
+#[cfg(test)]
+mod tests;

@@ -94,6 +94,45 @@ fn patience_is_longer_where_the_traffic_fills_the_path() {
 }
 
 #[test]
+fn either_side_beats_every_second() {
+    const MS: u64 = 1_000_000;
+    let beats_of = |on: &mut dyn FnMut(u64) -> bool| -> Vec<u64> {
+        let ticks = (0..4990).step_by(10);
+        ticks.filter(|at| on(at * MS)).collect()
+    };
+    let mut server = running_server(seconds(echo(1), 60), None);
+    let beats = beats_of(&mut |now| {
+        let beat = ServerAction::Send(Message::Heartbeat);
+        server.on(now, ServerInput::Tick).contains(&beat)
+    });
+    assert_eq!(beats, [1000, 2000, 3000, 4000]);
+    let mut client = running_client(seconds(echo(1), 60));
+    let beats = beats_of(&mut |now| {
+        let beat = ClientAction::Send(Message::Heartbeat);
+        client.on(now, ClientInput::Tick).contains(&beat)
+    });
+    assert_eq!(beats, [1000, 2000, 3000, 4000]);
+}
+
+/// Between cases silence is no death, and patience is 10 s from the end of the last.
+#[test]
+fn ten_seconds_between_cases_end_a_session() {
+    let mut session = ServerSession::new(0, TIMEOUT, None);
+    assert!(lives_at(&mut session, 7 * SECOND));
+    let begun = 7 * SECOND;
+    session.on(begun, ServerInput::Message(Message::Offer(offer(bulk(1)))));
+    let refused = Refusal::new(2, "no", "no");
+    session.on(begun, ServerInput::Built(Err(refused)));
+    assert!(lives_at(&mut session, 17 * SECOND - 1));
+    let actions = session.on(17 * SECOND, ServerInput::Tick);
+    let ended = actions.last();
+    assert!(
+        matches!(ended, Some(ServerAction::End(Some(refusal))) if refusal.code == "idle"),
+        "{actions:?}"
+    );
+}
+
+#[test]
 fn received_payload_is_a_sign_of_life_and_its_absence_is_not() {
     let mut session = running_server(seconds(echo(1), 60), None);
     let progress = |received_total| {

@@ -71,6 +71,7 @@ fn scanners_and_browsers_are_dropped_and_harm_nobody() {
 #[test]
 fn a_silent_connection_is_dropped_after_two_seconds_and_takes_no_session() {
     let server = Server::plain(Script::default());
+    let since = Instant::now();
     let silent = TcpStream::connect(server.address).unwrap();
     let mut half = TcpStream::connect(server.address).unwrap();
     half.write_all(&[0, 0, 1, 0, b'{']).unwrap();
@@ -79,6 +80,11 @@ fn a_silent_connection_is_dropped_after_two_seconds_and_takes_no_session() {
     assert_eq!(outcomes.unwrap()[0].error, None, "no session was taken");
     for stream in [silent, half] {
         assert!(closed_after(stream) < Duration::from_millis(2200));
+        let open = since.elapsed();
+        assert!(
+            open >= Duration::from_millis(1950),
+            "a slow client has 2 s: {open:?}"
+        );
     }
     assert_eq!(server.stop().sessions, 1);
 }

@@ -114,6 +114,25 @@ fn with_payload(payload: &[u8]) -> String {
     STANDARD.encode(bytes)
 }
 
+/// Any reader of HDR V2 reads it: cookie, and the bounds that are promised.
+#[test]
+fn the_text_is_base64_of_hdr_v2_with_three_digits_from_1_ns_to_1_h() {
+    let text = encode(&of(&[1, 3_600_000_000_000])).expect("in range");
+    let bytes = STANDARD.decode(&text).expect("base64");
+    let at = |from: usize, to: usize| {
+        let field = bytes[from..to].iter();
+        field.fold(0u64, |number, byte| number << 8 | u64::from(*byte))
+    };
+    assert_eq!(at(0, 4), 0x1c84_9313, "the cookie of V2");
+    assert_eq!(at(4, 8), bytes.len() as u64 - 40, "bytes behind the header");
+    assert_eq!(at(12, 16), 3, "significant digits");
+    assert_eq!((at(16, 24), at(24, 32)), (1, 3_600_000_000_000));
+    let read: Histogram<u64> = Deserializer::new()
+        .deserialize(&mut bytes.as_slice())
+        .expect("by the library's own reader");
+    assert_eq!(read.len(), 2);
+}
+
 #[test]
 fn hostile_texts_are_refused_by_name() {
     let long = "A".repeat(MAX_TEXT + 1);

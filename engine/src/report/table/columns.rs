@@ -182,7 +182,7 @@ fn softirq(cpu: &CpuReport) -> Option<f64> {
 /// CPU seconds per second of the window.
 fn cpu(report: &CpuReport, of: fn(&CpuReport) -> Option<f64>) -> Option<Value> {
     if report.spinning {
-        return Some(Value::Text("spinning"));
+        return Some(Value::Text("n/a (spinning)"));
     }
     Value::number(of(report)? / report.window_s)
 }

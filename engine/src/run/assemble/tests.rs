@@ -328,6 +328,53 @@ fn unequal_flows_and_unsteady_intervals() {
     assert_eq!(figures.flow_distribution.unwrap().count, 2);
 }
 
+/// A stream of two flows, of which the second has so many times the first one's bytes.
+fn uneven(hundredths: u64) -> Vec<String> {
+    let mut pair = tcp_stream();
+    for report in [&mut pair.client, &mut pair.server] {
+        for (flow, scale) in report.flows.iter_mut().zip([100, hundredths]) {
+            (flow.window, flow.lifetime) =
+                (times(flow.window, scale), times(flow.lifetime, scale));
+        }
+        let (all, group) = (100 + hundredths, &mut report.groups[0]);
+        (group.window, group.lifetime) =
+            (times(group.window, all / 2), times(group.lifetime, all / 2));
+        for interval in &mut report.intervals {
+            interval.counters = times(interval.counters, all / 2);
+        }
+    }
+    pair.codes()
+}
+
+#[test]
+fn flows_are_unequal_beyond_twice_and_not_at_twice() {
+    assert_eq!(uneven(100), Vec::<String>::new());
+    assert_eq!(uneven(200), Vec::<String>::new());
+    assert_eq!(uneven(202), ["flows-unequal"]);
+}
+
+/// Whether ten intervals of these sizes are called not steady.
+fn is_unsteady(sizes: [u64; 10]) -> bool {
+    let mut pair = tcp_stream();
+    for report in [&mut pair.client, &mut pair.server] {
+        for (interval, scale) in report.intervals.iter_mut().zip(sizes) {
+            interval.counters = times(interval.counters, scale);
+        }
+    }
+    pair.codes().contains(&"not-steady".to_string())
+}
+
+/// More than 5 % of the larger, and more than the intervals' own spread.
+#[test]
+fn what_is_not_steady_is_a_matter_of_both_bounds() {
+    assert!(!is_unsteady([100, 100, 100, 90, 90, 90, 90, 95, 95, 95]));
+    assert!(is_unsteady([100, 100, 100, 99, 98, 97, 96, 94, 94, 94]));
+    assert!(is_unsteady([94, 94, 94, 96, 97, 98, 99, 100, 100, 100]));
+    // The thirds differ by 8 and the intervals of one by 9.
+    assert!(!is_unsteady([95, 100, 105, 99, 98, 97, 96, 92, 92, 92]));
+    assert!(is_unsteady([97, 100, 103, 99, 98, 97, 96, 92, 92, 92]));
+}
+
 #[test]
 fn wide_intervals_are_steady() {
     let mut pair = tcp_stream();
@@ -499,6 +546,31 @@ fn ten_thousand_flows_keep_their_spread_and_forty_lines() {
     let figures = sample.figures.unwrap();
     assert_eq!(figures.flow_distribution.unwrap().count, 2000);
     assert!(figures.reconciliation.reconciled);
+}
+
+/// The twenty slowest and the twenty fastest, by what they moved and not by their numbers.
+#[test]
+fn a_thousand_flows_are_listed_and_of_more_the_extremes() {
+    let listed = |flows: u32| {
+        let mut pair = tcp_stream();
+        pair.case.flows = flows;
+        pair.client = side(sends(5000, 5), 0, flows);
+        pair.server = side(receives(5000, 0), 0, flows);
+        for flow in &mut pair.server.flows {
+            // Neighbours in number are far apart in rate.
+            flow.window.received_bytes = u64::from(flow.flow * 7 % flows);
+        }
+        pair.sample().flows
+    };
+    assert_eq!(listed(1000).len(), 1000);
+    let rates: Vec<u64> = {
+        let flows = listed(1003);
+        let server = flows.iter().filter_map(|flow| flow.server.as_ref());
+        let mut rates: Vec<u64> = server.map(|flow| flow.window.received_bytes).collect();
+        rates.sort_unstable();
+        rates
+    };
+    assert_eq!(rates, (0..20).chain(983..1003).collect::<Vec<u64>>());
 }
 
 #[test]

@@ -180,6 +180,26 @@ fn header_has_the_documented_layout() {
     assert_eq!(bytes, expected);
 }
 
+/// The promise is 64 Ki numbers, whatever the constant says.
+#[test]
+fn copies_are_known_over_65536_numbers_and_no_further() {
+    let mut tracker = Tracker::new();
+    for sequence in 0..100_000 {
+        tracker.arrived(Phase::Window, sequence);
+    }
+    assert_eq!(
+        tracker.arrived(Phase::Window, 100_000 - 65_536),
+        Arrival::Duplicate
+    );
+    assert_eq!(
+        tracker.arrived(Phase::Window, 100_000 - 65_537),
+        Arrival::Late
+    );
+    let account = tracker.account();
+    assert_eq!((account.duplicated[1], account.late[1]), (1, 1));
+    assert_eq!((account.received[1], account.gaps[1]), (100_000, 0));
+}
+
 #[test]
 fn the_window_slides_over_many_times_its_size() {
     let mut tracker = Tracker::new();
