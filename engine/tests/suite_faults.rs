@@ -930,6 +930,53 @@ fn addresses_and_ports_that_cannot_be_had() {
     assert!(text.contains("--bind"), "{text}");
 }
 
+/// Connections that come and go have the options too: one that cannot be set is said before any
+/// traffic, on either side.
+#[test]
+fn an_option_that_crr_cannot_have_is_refused() {
+    let denied = [Denied {
+        call: libc::SYS_setsockopt,
+        only: Some((2, libc::SO_MAX_PACING_RATE as u32)),
+        errno: libc::EPERM,
+    }];
+    let filtered = |arguments: &[&str]| {
+        let mut command = Command::new(RINGPERF);
+        seccomp::deny(command.args(arguments), &denied);
+        command
+    };
+    let asked = [
+        "--test",
+        "crr",
+        "--pacing",
+        "1G",
+        "--duration",
+        "200ms",
+        "--json",
+        "-",
+    ];
+    let server = Server::start(&[]);
+    let mut client = filtered(&[&["run", &server.host()], &asked[..]].concat());
+    let ends = [
+        Running::start(&mut client).ended(STANDING),
+        Server::of(&mut filtered(&[
+            "serve",
+            "--bind",
+            "127.0.0.1",
+            "--port",
+            "0",
+        ]))
+        .client(&asked)
+        .ended(STANDING),
+    ];
+    for ended in ends {
+        assert_eq!(code(&ended), 5, "{ended:?}");
+        let run = document(&ended);
+        assert!(run.cases[0].samples.is_empty(), "before any traffic");
+        assert!(run_error(&run).contains("--pacing"), "{ended:?}");
+    }
+    assert_eq!(code(&server.client(&asked).ended(STANDING)), 0);
+}
+
 /// What one option needs is not said of another.
 #[test]
 fn an_option_without_its_privilege_names_what_it_needs() {

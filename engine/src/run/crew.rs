@@ -7,6 +7,7 @@ use crate::control::crew::{Crew, CrewEvent, FLOW_FAILED, FlowKey, Side};
 use crate::control::wire::{Offer, Refusal};
 use crate::measure::cpu::CpuMonitor;
 use crate::measure::netstat::NetCounters;
+use crate::plan::Test;
 use crate::record::{Finding, Severity, SideReport};
 use crate::sys::clock::monotonic_ns;
 use crate::worker::{Adopted, Command, Note, WorkerHandle};
@@ -168,6 +169,16 @@ impl DataCrew {
         }
     }
 
+    /// Sets the case's options on a socket, and keeps what is to be said about it.
+    fn furnish(&mut self, socket: &OwnedFd) -> Result<(), Refusal> {
+        for note in options::apply(socket, &self.offer.case, self.side)? {
+            if !self.findings.contains(&note) {
+                self.findings.push(note);
+            }
+        }
+        Ok(())
+    }
+
     fn side_name(&self) -> &'static str {
         match self.side {
             Side::Client => "client",
@@ -245,12 +256,7 @@ impl Crew for DataCrew {
     }
 
     fn adopt(&mut self, key: FlowKey, socket: OwnedFd) -> Result<(), Refusal> {
-        let notes = options::apply(&socket, &self.offer.case, self.side)?;
-        for note in notes {
-            if !self.findings.contains(&note) {
-                self.findings.push(note);
-            }
-        }
+        self.furnish(&socket)?;
         if let Some(witness) = &mut self.witness {
             witness.follow(socket.as_fd(), key);
         }
@@ -286,6 +292,11 @@ impl Crew for DataCrew {
     }
 
     fn arm(&mut self) -> Result<(), Refusal> {
+        if self.offer.case.test == Test::Crr {
+            // Connections that are made while traffic runs have no time for a refusal.
+            let trial = options::trial()?;
+            self.furnish(&trial)?;
+        }
         self.stage = Stage::Arming(self.workers.len());
         (0..self.workers.len()).try_for_each(|worker| self.order(worker, Command::Arm))
     }

@@ -5,7 +5,7 @@ use std::os::fd::AsFd;
 
 use crate::backend::{Backend, Event, SendFrom};
 use crate::plan::CloseKind;
-use crate::sys::{address, open, socket};
+use crate::sys::{address, open};
 use crate::traffic::transactions::Assembly;
 
 use super::cycle::{Stage, Worker};
@@ -49,14 +49,27 @@ impl<B: Backend> Worker<B> {
     fn socket_options(&self, f: usize, number: u64) -> open::StreamOptions<'_> {
         let options = &self.case.options;
         open::StreamOptions {
-            nodelay: options.nodelay,
             mss: options.mss,
-            window: options.window,
-            congestion: options.congestion.as_deref(),
+            busy_poll: options.client_busy_poll,
             bind: options.bind,
             source_port: self.source_port(f, number),
             device: options.device.as_deref(),
             reset_on_close: options.close == CloseKind::Rst,
+            ..self.common_options()
+        }
+    }
+
+    /// What the connections of both sides have.
+    fn common_options(&self) -> open::StreamOptions<'_> {
+        let options = &self.case.options;
+        open::StreamOptions {
+            nodelay: options.nodelay,
+            window: options.window,
+            rcvbuf: options.rcvbuf,
+            congestion: options.congestion.as_deref(),
+            dscp: options.dscp,
+            pacing: options.pacing.map(|bits| bits / 8),
+            ..open::StreamOptions::default()
         }
     }
 
@@ -209,9 +222,12 @@ impl<B: Backend> Worker<B> {
         flow.shut = false;
         flow.assembly = Assembly::default();
         self.by_slot[slot as usize] = f;
-        if self.case.options.nodelay {
-            let _ = socket::set_nodelay(self.backend.socket(slot).as_fd(), true);
-        }
+        let wanted = open::StreamOptions {
+            busy_poll: self.case.options.server_busy_poll,
+            ..self.common_options()
+        };
+        // Each was tried before the sample.
+        let _ = open::furnish(self.backend.socket(slot).as_fd(), &wanted);
         self.backend.receive(slot);
     }
 }
