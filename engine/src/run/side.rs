@@ -202,7 +202,7 @@ fn udp(ending: &Ending<'_>, g: usize) -> Option<UdpReport> {
         }
         (None, Load::Closed) => Some("the traffic is not paced".to_string()),
         (None, _) if !headers => Some("the datagrams have no room for a stamp".to_string()),
-        (None, _) => Some("no kernel receive time".to_string()),
+        (None, _) => Some("no two datagrams of a flow had a kernel receive time".to_string()),
     };
     Some(UdpReport {
         mode: if headers { "full" } else { "counts" }.to_string(),

@@ -4,15 +4,15 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpStream, UdpSocket};
 use std::time::{Duration, Instant};
 
-use super::case::{crr, echo};
+use super::case::{bulk, crr, echo};
 use super::fake::{Factory, Script};
 use super::harness::{Raw, Server, connect_config, interrupted, mute_server, samples};
 use crate::control::client::ConnectConfig;
 use crate::control::crew::FlowKey;
 use crate::control::hello::{REPLY, Reply, TcpHello, UDP_REQUEST, UdpRequest, Verdict};
 use crate::control::stop;
-use crate::control::wire::Message;
-use crate::plan::{Case, Limit, Proto};
+use crate::control::wire::{Message, Offer};
+use crate::plan::{Case, Direction, GroupPlan, Limit, Proto};
 
 const KEY: FlowKey = FlowKey { group: 0, flow: 0 };
 
@@ -165,6 +165,56 @@ fn udp_answers_are_shorter_than_requests_and_need_the_nonce() {
     };
     other.send(&request.encode()).unwrap();
     assert!(other.recv(&mut [0; 128]).is_err());
+}
+
+/// A flow towards the client, whose cookie somebody else knows too: nothing goes to an address
+/// from which its nonce has not come back.
+#[test]
+fn a_flow_opens_only_by_what_came_back_from_its_own_address() {
+    let server = Server::plain(Script::default());
+    let mut raw = Raw::session(server.address, 5_000_000_000);
+    let case = Case {
+        proto: Proto::Udp,
+        groups: vec![GroupPlan {
+            direction: Direction::ServerToClient,
+            ..bulk(1).groups[0]
+        }],
+        ..bulk(1)
+    };
+    raw.send(&Message::Offer(Box::new(Offer {
+        case_index: 0,
+        sample: 1,
+        case,
+        cpus: vec![],
+        avoid_cpus: vec![],
+        cookie: 0,
+    })));
+    let Some(Message::Accepted { cookie, .. }) = raw.next() else {
+        panic!("not accepted")
+    };
+    let [client, other] = [(); 2].map(|()| UdpSocket::bind("127.0.0.1:0").unwrap());
+    let verdict = |socket: &UdpSocket, nonce| {
+        let wait = Some(Duration::from_millis(200));
+        socket.set_read_timeout(wait).unwrap();
+        let request = UdpRequest {
+            cookie,
+            key: KEY,
+            nonce,
+        };
+        socket.send_to(&request.encode(), server.address).unwrap();
+        let mut bytes = [0; 2048];
+        let length = socket.recv(&mut bytes).ok()?;
+        Some(Reply::decode(&bytes[..length]).unwrap().verdict)
+    };
+    let Some(Verdict::Nonce(nonce)) = verdict(&client, None) else {
+        panic!("no nonce")
+    };
+    assert_eq!(verdict(&client, Some(nonce ^ 1)), None, "a wrong nonce");
+    assert_eq!(verdict(&other, Some(nonce)), None, "another's nonce");
+    // Had either opened the flow, this would come second.
+    assert_ne!(verdict(&client, Some(nonce)), Some(Verdict::Unexpected));
+    assert_eq!(raw.next(), Some(Message::Ready));
+    assert!(other.recv(&mut [0; 128]).is_err(), "nothing for the other");
 }
 
 #[test]

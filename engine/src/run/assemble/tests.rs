@@ -159,6 +159,27 @@ fn transactions_and_both_directions() {
     assert_eq!((account.lost, account.in_flight), (Some(2), 1));
 }
 
+/// What has no figure says why, in every kind of datagram traffic.
+#[test]
+fn what_is_null_of_datagrams_has_a_reason() {
+    for pair in [udp_stream(), rr(Proto::Udp)] {
+        let mut small = pair.clone();
+        small.case.request_bytes = 8;
+        for (pair, server) in [(&pair, true), (&small, true), (&pair, false)] {
+            let sample = sample(SampleInput {
+                server: server.then(|| pair.server.clone()),
+                ..pair.input()
+            });
+            let udp = sample.figures.unwrap().udp.unwrap();
+            assert_eq!(udp.lost.is_none(), udp.loss_missing.is_some(), "{udp:?}");
+            if pair.case.test == Test::Rr || pair.case.request_bytes < 24 || !server {
+                assert_eq!(udp.jitter_ns, None);
+                assert!(udp.jitter_missing.is_some(), "{udp:?}");
+            }
+        }
+    }
+}
+
 #[test]
 fn traffic_that_came_to_nothing_is_an_error() {
     let nothing = |pair: &Pair, code: &str| {

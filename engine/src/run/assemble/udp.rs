@@ -118,6 +118,9 @@ pub(super) fn rr_report(joined: &Joined<'_>) -> UdpReport {
     if report.lost.is_none() && report.loss_missing.is_none() {
         report.loss_missing = Some("request-response: a loss is a failed transaction".to_string());
     }
+    if report.jitter_ns.is_none() {
+        report.jitter_missing = Some("request-response: no stream to measure it on".to_string());
+    }
     report
 }
 
