@@ -1439,6 +1439,27 @@ fn workers_run_where_they_are_pinned() {
         let ran = &got["engine"][side]["worker_cpus"];
         assert_eq!(*ran, serde_json::json!([wanted]), "{side}");
     }
+    // Worker i on the i-th of the list, and a server's own list where the client names none.
+    let own = Server::start(&["--cpus", &first]);
+    let list = format!("{last},{first}");
+    let host = own.host();
+    let two = [
+        &host,
+        "--client-cpus",
+        &list,
+        "--client-workers",
+        "2",
+        "--flows",
+        "2",
+    ];
+    let document = self::document(&[&two[..], &SHORT].concat());
+    let engine = &sample(&document)["engine"];
+    let [first, last] = [&first, &last].map(|cpu| cpu.parse::<u64>().expect("a number"));
+    assert_eq!(
+        engine["client"]["worker_cpus"],
+        serde_json::json!([last, first])
+    );
+    assert_eq!(engine["server"]["worker_cpus"], serde_json::json!([first]));
     let nowhere = end(&["--client-cpus", "4000"]);
     assert!(
         matches!(nowhere.status.code(), Some(2 | 5)),
