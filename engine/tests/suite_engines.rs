@@ -3,6 +3,7 @@
 
 mod support;
 
+use std::io::Write as _;
 use std::process::Command;
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
@@ -254,6 +255,139 @@ fn small_datagrams_name_their_requests_with_either_engine() {
                 "{}: {transactions:?}",
                 case.case.name
             );
+        }
+    }
+}
+
+/// Every way to send without copies, with every byte checked: what went, what of it the kernel
+/// told, and that over loopback it was in vain.
+#[test]
+fn zero_copy_is_counted_and_what_was_copied_is_told() {
+    let _alone = alone();
+    for (how, engine) in [
+        ("send", "io_uring"),
+        ("msg", "sockets"),
+        ("file", "sockets"),
+    ] {
+        for proto in ["tcp", "udp"] {
+            if (how, proto) == ("file", "udp") {
+                continue;
+            }
+            let tests = ["--proto", proto, "--test", "stream,reverse,bidir"];
+            let size = [
+                "--size",
+                "20000",
+                "--flows",
+                "2",
+                "--verify",
+                "--bitrate",
+                "400M",
+            ];
+            let run = ended(&mut client(None, &[&tests, &size, &["--zerocopy", how]]));
+            assert_sound(&run, 3);
+            assert_in_order(&run);
+            for case in &run.cases {
+                let name = &case.case.name;
+                assert!(name.ends_with(&format!("zerocopy={how} verify")), "{name}");
+                let sample = &case.samples[0];
+                for (client, report) in [
+                    (true, &sample.engine.client),
+                    (false, &sample.engine.server),
+                ] {
+                    let report = report.as_ref().expect("it ran");
+                    let sends = case.case.streams_from(client);
+                    assert_eq!(report.zerocopy.is_some(), sends, "{name}");
+                    if let Some(zerocopy) = report.zerocopy {
+                        assert_eq!(report.name, engine, "{name}");
+                        assert!(zerocopy.sends > 0, "{name}: {zerocopy:?}");
+                        assert_eq!(zerocopy.copied, zerocopy.completed, "{name}");
+                        assert!(
+                            zerocopy.completed <= Some(zerocopy.sends),
+                            "{name}: {zerocopy:?}"
+                        );
+                    }
+                }
+                let told = finding(sample, "zerocopy-in-vain").is_some();
+                assert_eq!(told, how != "file", "{name}");
+            }
+        }
+    }
+}
+
+/// Unpaced, at many sends in flight, with segments, and to an exact end.
+#[test]
+fn zero_copy_reconciles_at_full_speed() {
+    let _alone = alone();
+    for how in ["send", "msg", "file"] {
+        let sizes = ["--size", "64,128K", "--flows", "1,3"];
+        assert_sound(
+            &ended(&mut client(None, &[&sizes, &["--zerocopy", how]])),
+            4,
+        );
+        let mut command = Command::new(RINGPERF);
+        command.args([
+            "run", "--json", "-", "--bytes", "10000019", "--size", "3000",
+        ]);
+        let run = ended(command.args(["--flows", "3", "--zerocopy", how]));
+        assert_sound(&run, 1);
+        let terms = &run.cases[0].samples[0].groups[0].figures.reconciliation;
+        assert_eq!((terms.sent, terms.received), (10_000_019, 10_000_019));
+    }
+    for how in ["send", "msg"] {
+        let segments = [
+            "-u",
+            "--size",
+            "1000",
+            "--gso",
+            "8",
+            "--gro",
+            "--zerocopy",
+            how,
+        ];
+        assert_sound(&ended(&mut client(None, &[&segments])), 1);
+        let plain = [
+            "-u",
+            "--size",
+            "64,1400",
+            "--flows",
+            "1,3",
+            "--zerocopy",
+            how,
+        ];
+        assert_sound(&ended(&mut client(None, &[&plain])), 4);
+    }
+}
+
+/// Where no more memory may be locked the kernel has to copy, which is counted, and nothing else
+/// changes.
+#[test]
+fn zero_copy_goes_on_where_no_memory_may_be_locked() {
+    let _alone = alone();
+    // Root may lock anything; a capability less, and it is like everybody.
+    let as_everybody = match nix::unistd::geteuid().is_root() {
+        true => "setpriv --bounding-set -ipc_lock --inh-caps -ipc_lock",
+        false => "",
+    };
+    let known = Command::new("setpriv").arg("--version").output().is_ok();
+    if !as_everybody.is_empty() && !known {
+        let _ = writeln!(std::io::stderr(), "SKIP: setpriv is not installed");
+        return;
+    }
+    for how in ["send", "msg"] {
+        for proto in ["tcp", "udp"] {
+            // Rings of a few entries fit, and a few sends of this size.
+            let shell = format!("ulimit -l 300; exec {as_everybody} \"$0\" \"$@\"");
+            let mut command = Command::new("sh");
+            command.args(["-c", &shell, RINGPERF, "run"]).args(SHORT);
+            command.args(["--proto", proto, "--size", "60000", "--zerocopy", how]);
+            let run = ended(command.args(["--server-engine", "sockets"]));
+            assert_sound(&run, 1);
+            assert_in_order(&run);
+            let engine = run.cases[0].samples[0].engine.client.as_ref();
+            let zerocopy = engine.and_then(|engine| engine.zerocopy).expect("it sends");
+            assert!(zerocopy.sends > 10, "{how} {proto}: {zerocopy:?}");
+            assert!(zerocopy.completed <= Some(zerocopy.sends), "{zerocopy:?}");
+            assert_eq!(zerocopy.copied, zerocopy.completed, "{how} {proto}");
         }
     }
 }

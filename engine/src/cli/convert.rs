@@ -64,6 +64,7 @@ pub(super) fn spec(args: RunArgs) -> Spec {
         source_ports: sockets.source_ports,
         receive: messages.receive,
         coalesce: messages.coalesce,
+        zerocopy: messages.zerocopy,
         gso: messages.gso,
         gro: messages.gro,
         fragment: messages.fragment,

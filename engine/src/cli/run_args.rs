@@ -7,7 +7,7 @@ use clap::Args;
 
 use crate::plan::{
     CloseKind, Engine, Family, ProbeUse, Proto, Receive, SizeSpec, SourcePorts, Test, TypedHost,
-    Wait,
+    Wait, ZeroCopy,
 };
 use crate::units::{
     CpuList, ParseError, PerSecond, parse_bitrate, parse_count, parse_duration, parse_size,
@@ -275,6 +275,11 @@ pub(super) struct MessageArgs {
     /// Messages per send operation (TCP streams) [default: 1]
     #[arg(long, value_name = "N")]
     pub(super) coalesce: Option<u32>,
+
+    /// Send streams without copies: send (io_uring's SEND_ZC), msg (MSG_ZEROCOPY), file (sendfile
+    /// from memory, TCP); the engine follows, and what was copied after all is counted
+    #[arg(long, value_name = "send|msg|file")]
+    pub(super) zerocopy: Option<ZeroCopy>,
 
     /// Datagrams per send operation, cut by the kernel (UDP streams) [default: 1]
     #[arg(long, value_name = "N")]

@@ -13,11 +13,12 @@ pub mod spec;
 #[cfg(test)]
 mod tests;
 mod words;
+mod zerocopy;
 
 pub use address::{DEFAULT_PORT, HostPort, TypedHost};
 pub use case::{
     Case, CloseKind, Direction, Engine, Family, GroupPlan, Limit, Load, Options, Plan, ProbeUse,
-    Proto, Receive, SourcePorts, Test, Traffic, Wait,
+    Proto, Receive, SourcePorts, Test, Traffic, Wait, ZeroCopy,
 };
 pub use check::PlanError;
 pub use invocation::{JsonTarget, RunInvocation, ServeOptions};

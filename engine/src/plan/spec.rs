@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use super::{
     CloseKind, Engine, Family, HostPort, ProbeUse, Proto, Receive, SourcePorts, Test, TypedHost,
-    Wait,
+    Wait, ZeroCopy,
 };
 use super::{DEFAULT_PORT, MAX_UDP_BYTES};
 use crate::units::{ParseError, PerSecond, parse_size, print_size};
@@ -129,6 +129,8 @@ pub struct Spec {
     pub receive: Option<Receive>,
     /// Messages per send operation.
     pub coalesce: Option<u32>,
+    /// How streams are sent without copies.
+    pub zerocopy: Option<ZeroCopy>,
     /// UDP segments per send operation.
     pub gso: Option<u32>,
     /// Merge datagrams at the receiver.

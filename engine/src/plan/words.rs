@@ -3,7 +3,9 @@
 use std::fmt;
 use std::str::FromStr;
 
-use super::{CloseKind, Engine, Family, ProbeUse, Proto, Receive, SourcePorts, Test, Wait};
+use super::{
+    CloseKind, Engine, Family, ProbeUse, Proto, Receive, SourcePorts, Test, Wait, ZeroCopy,
+};
 use crate::units::{ParseError, PortRange};
 
 macro_rules! words {
@@ -57,6 +59,10 @@ words!(
 words!(
     Receive, "a way to receive",
     "copy" => Receive::Copy, "discard" => Receive::Discard
+);
+words!(
+    ZeroCopy, "a way to send without copies",
+    "send" => ZeroCopy::Send, "msg" => ZeroCopy::Msg, "file" => ZeroCopy::File
 );
 words!(CloseKind, "a way to close", "fin" => CloseKind::Fin, "rst" => CloseKind::Rst);
 

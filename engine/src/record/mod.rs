@@ -26,7 +26,7 @@ pub use run::{
 };
 pub use side::{
     Counters, CpuReport, CpuTime, EngineReport, Finding, FlowReport, GroupReport, Interval,
-    Severity, SideReport, TcpReport, Transactions, UdpFlow, UdpReport,
+    Severity, SideReport, TcpReport, Transactions, UdpFlow, UdpReport, ZeroCopyReport,
 };
 pub use stamp::rfc3339;
 

@@ -358,6 +358,26 @@ pub struct CpuTime {
     pub steal_s: f64,
 }
 
+/// Sends that the kernel was asked not to copy (`--zerocopy`), over the lifetime.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, PartialEq, Debug, Default)]
+#[serde(default)]
+pub struct ZeroCopyReport {
+    /// Sends that went.
+    pub sends: u64,
+    /// Sends of which the kernel said that it needs their bytes no more; none where it does not
+    /// say (sendfile).
+    pub completed: Option<u64>,
+    /// Completed sends that the kernel copied after all; none where it does not say.
+    pub copied: Option<u64>,
+}
+
+impl ZeroCopyReport {
+    /// Whether not one send was spared its copy.
+    pub fn in_vain(&self) -> bool {
+        self.copied.is_some_and(|copied| copied > 0) && self.copied == self.completed
+    }
+}
+
 /// The data-plane engine of one side and what it chose by itself.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, PartialEq, Debug, Default)]
 #[serde(default)]
@@ -384,6 +404,8 @@ pub struct EngineReport {
     pub enters: u64,
     /// Completions seen.
     pub completions: u64,
+    /// Sends without copies, where they were asked for.
+    pub zerocopy: Option<ZeroCopyReport>,
     /// CPU of each worker, as checked after the start.
     pub worker_cpus: Vec<u32>,
     /// Time that the workers spent polling without sleeping, seconds.

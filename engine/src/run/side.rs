@@ -7,7 +7,7 @@ use crate::measure::tcp::TcpFold;
 use crate::plan::{Case, Load, Proto};
 use crate::record::{
     Counters, CpuReport, EngineReport, Finding, FlowReport, GroupReport, Interval, Severity,
-    SideReport, Transactions, UdpFlow, UdpReport,
+    SideReport, Transactions, UdpFlow, UdpReport, ZeroCopyReport,
 };
 use crate::worker::{FlowOutcome, Role, WorkerOutcome};
 
@@ -335,6 +335,7 @@ fn engine(ending: &Ending<'_>) -> EngineReport {
         min_wait_us: first.choices.min_wait_us,
         receive_buffers: first.choices.receive_buffers(),
         buffers_exhausted: sum(|o| o.stats.buffers_exhausted),
+        zerocopy: zerocopy(&ending.outcomes),
         cq_overflows: sum(|o| o.stats.overflows),
         enters: sum(|o| o.stats.enters),
         completions: sum(|o| o.stats.completions),
@@ -342,6 +343,24 @@ fn engine(ending: &Ending<'_>) -> EngineReport {
         spun_s: seconds(|o| o.waited_ns.0),
         slept_s: seconds(|o| o.waited_ns.1),
     }
+}
+
+/// The sends without copies of all workers. What one of them was not told is unknown of all.
+fn zerocopy(outcomes: &[WorkerOutcome]) -> Option<ZeroCopyReport> {
+    let both = |a: Option<u64>, b: Option<u64>| Some(a? + b?);
+    outcomes
+        .iter()
+        .filter_map(|outcome| outcome.stats.zerocopy)
+        .map(|stats| ZeroCopyReport {
+            sends: stats.sends,
+            completed: stats.completed,
+            copied: stats.copied,
+        })
+        .reduce(|a, b| ZeroCopyReport {
+            sends: a.sends + b.sends,
+            completed: both(a.completed, b.completed),
+            copied: both(a.copied, b.copied),
+        })
 }
 
 fn findings(ending: &mut Ending<'_>) -> Vec<Finding> {

@@ -4,6 +4,7 @@
 use std::ffi::c_void;
 use std::io;
 use std::num::NonZeroUsize;
+use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 
 use nix::sys::mman::{MapFlags, ProtFlags, mmap_anonymous, munmap};
@@ -79,6 +80,57 @@ impl Drop for Pages {
     }
 }
 
+/// Whole pages used like a slice.
+///
+/// In contrast to the heap's, they are nobody else's after they were dropped: what the kernel
+/// still sends from them (MSG_ZEROCOPY) stays what it was.
+#[derive(Debug)]
+pub struct Bytes {
+    pages: Pages,
+    len: usize,
+}
+
+// SAFETY: the mapping is reached through this value alone, whichever thread has it.
+unsafe impl Send for Bytes {}
+
+impl Bytes {
+    /// So many zeros, each page of which was touched.
+    ///
+    /// # Errors
+    /// Those of mmap(2).
+    pub fn touched(len: usize) -> io::Result<Bytes> {
+        let pages = Pages::populated(len)?;
+        Ok(Bytes { pages, len })
+    }
+
+    /// A copy of `bytes`.
+    ///
+    /// # Errors
+    /// Those of mmap(2).
+    pub fn of(bytes: &[u8]) -> io::Result<Bytes> {
+        let mut copy = Bytes::touched(bytes.len())?;
+        copy.copy_from_slice(bytes);
+        Ok(copy)
+    }
+}
+
+impl Deref for Bytes {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        // SAFETY: the mapping is at least `len` bytes of initialised memory, and only `&mut self`
+        // gives a way to write it.
+        unsafe { std::slice::from_raw_parts(self.pages.as_ptr(), self.len) }
+    }
+}
+
+impl DerefMut for Bytes {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as in `deref`, and `&mut self` keeps everybody else away.
+        unsafe { std::slice::from_raw_parts_mut(self.pages.as_ptr(), self.len) }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -96,6 +148,15 @@ mod tests {
             assert_eq!(ends, (0, 0));
         }
         assert_eq!(Pages::populated(0).unwrap().len(), 4096);
+    }
+
+    #[test]
+    fn bytes_are_a_slice_of_the_length_asked_for() {
+        let mut bytes = Bytes::of(b"abc").unwrap();
+        bytes[1] = b'x';
+        assert_eq!(&*bytes, b"axc");
+        assert_eq!(&*Bytes::touched(5000).unwrap(), [0; 5000]);
+        assert!(Bytes::touched(0).unwrap().is_empty());
     }
 
     #[test]

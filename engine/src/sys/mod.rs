@@ -16,3 +16,4 @@ pub mod rusage;
 pub mod socket;
 pub mod tcp_info;
 pub mod transfer;
+pub mod zerocopy;

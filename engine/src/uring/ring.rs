@@ -22,6 +22,7 @@ use super::probe;
 use super::sends::Sends;
 use super::slots::{Role, Slots};
 use super::token::{Op, Token};
+use super::zerocopy::{self, ZeroCopy};
 use crate::backend::{
     Backend, Control, EngineStats, Event, Kind, ReceiveStyle, SendFrom, Setup, Slot, WaitFor,
 };
@@ -54,6 +55,7 @@ pub struct Ring {
     pub(super) memory: ManuallyDrop<Memory>,
     pub(super) slots: Slots,
     pub(super) sends: Sends,
+    pub(super) zerocopy: Option<ZeroCopy>,
     /// Of each private buffer.
     pub(super) busy: Vec<bool>,
     /// Sockets whose receive found no buffer.
@@ -92,12 +94,14 @@ impl Ring {
         let entries = setup.operations.next_power_of_two();
         let entries = entries.clamp(*SUBMISSIONS.start(), *SUBMISSIONS.end());
         // Every send, a receive and a cancellation of every socket, and every buffer at once.
-        let completions = [sockets, sockets, u32::from(buffers)]
+        let notices = zerocopy::most_notices(setup);
+        let completions = [sockets, sockets, u32::from(buffers), notices]
             .iter()
             .fold(setup.operations, |sum, more| sum.saturating_add(*more));
         let completions = completions.clamp(4 * entries, 1 << 16);
         let core = Core::new(ladder, entries, completions)?;
         probe::check(core.params(), core.submitter())?;
+        let zerocopy = ZeroCopy::of(setup.send, core.submitter())?;
         let memory = Memory::new(core.submitter(), setup)?;
         let min_wait_us = setup
             .min_wait_us
@@ -107,6 +111,7 @@ impl Ring {
             memory: ManuallyDrop::new(memory),
             slots: Slots::new(sockets),
             sends: Sends::new(setup.operations),
+            zerocopy,
             busy: vec![false; setup.send_buffers as usize],
             starved: VecDeque::with_capacity(sockets as usize),
             modern: true,
@@ -187,7 +192,10 @@ impl Ring {
         let (index, result) = (token.index, entry.result());
         match token.op {
             Op::Cancel | Op::Provide => return None,
-            Op::Send => return self.sent(index, result),
+            Op::Send | Op::Lend if cqueue::notif(entry.flags()) => {
+                return self.notified(token, result);
+            }
+            Op::Send | Op::Lend => return self.sent(index, result, cqueue::more(entry.flags())),
             _ => {}
         }
         if !self.slots.is_current(index, token.generation) {
@@ -224,6 +232,7 @@ impl Ring {
             (self.modern && self.has_group(), "receive_multishot"),
             (self.modern && !self.has_group(), "poll_first"),
             (self.min_wait_us.is_some(), "min_wait"),
+            (self.zerocopy.is_some(), "send_zc"),
         ];
         names.extend(
             all.iter()
@@ -418,6 +427,7 @@ impl Backend for Ring {
             completions,
             overflows,
             buffers_exhausted: self.buffers_exhausted,
+            zerocopy: self.zerocopy.as_ref().map(ZeroCopy::stats),
         }
     }
 }

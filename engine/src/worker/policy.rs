@@ -1,8 +1,8 @@
 //! What the engine chooses by itself from the case, each choice with its reason. It stands in
 //! the result and goes off with `--as-application`.
 
-use crate::backend::{ReceiveStyle, Setup};
-use crate::plan::{Case, Limit, Load, Proto, Receive, Traffic, Wait};
+use crate::backend::{ReceiveStyle, SendStyle, Setup};
+use crate::plan::{Case, Limit, Load, Proto, Receive, Traffic, Wait, ZeroCopy};
 use crate::traffic::udp::HEADER_BYTES;
 
 use super::flow::Role;
@@ -22,6 +22,8 @@ const DATAGRAM_MEMORY: u64 = 16 << 20;
 pub struct Choices {
     /// Sends in flight, or requests outstanding, per flow.
     pub depth: u32,
+    /// How to send.
+    pub send: SendStyle,
     /// How to receive.
     pub receive: ReceiveStyle,
     /// Adapt SO_RCVLOWAT to the rate (TCP stream receivers).
@@ -72,6 +74,11 @@ impl Choices {
         let plain = options.as_application;
         Choices {
             depth,
+            send: match case.zerocopy_of(client) {
+                None => SendStyle::Copy,
+                Some(ZeroCopy::Send | ZeroCopy::Msg) => SendStyle::ZeroCopy,
+                Some(ZeroCopy::File) => SendStyle::File,
+            },
             receive: receive(case, roles.len() as u32),
             low_water: streams
                 && case.proto == Proto::Tcp
@@ -123,6 +130,7 @@ impl Choices {
             payload: payload(case, self.per_send),
             send_buffers: self.buffers,
             send_buffer_len: self.buffer_len,
+            send: self.send,
             receive: self.receive,
             min_wait_us: self.min_wait_us,
             min_wait_batch: 32,
@@ -252,9 +260,13 @@ fn payload(case: &Case, per_send: u32) -> Vec<u8> {
 }
 
 /// Most memory that the kernel takes from the socket's buffer for a send of so many bytes: their
-/// buffer is rounded up to a power of two, and each packet has its descriptor.
-pub fn footprint(bytes: u64) -> u64 {
-    bytes * 5 / 2 + 2048
+/// buffer is rounded up to a power of two, and each packet has its descriptor. Of bytes that it
+/// does not copy, whole pages count.
+pub fn footprint(bytes: u64, how: SendStyle) -> u64 {
+    match how {
+        SendStyle::ZeroCopy => bytes.max(1).next_multiple_of(4096) + 4096 + bytes / 2 + 2048,
+        SendStyle::Copy | SendStyle::File => bytes * 5 / 2 + 2048,
+    }
 }
 
 /// Bytes that differ from the pattern that begins at the offset.

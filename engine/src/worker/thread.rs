@@ -222,7 +222,7 @@ fn live(
                 work(plan, worker, belongings, woken)
             }
             Err(error) => {
-                refused("io-uring-unavailable", error.to_string());
+                refused(error.code(), error.to_string());
                 None
             }
         },

@@ -42,6 +42,34 @@ const BROKEN: &[(&str, &str)] = &[
     ("run h -C bbr -u", "--congestion bbr with --proto udp"),
     ("run h --close rst -u", "--close rst with --proto udp"),
     (
+        "run h --zerocopy send --test rr",
+        "--zerocopy send with --test rr",
+    ),
+    (
+        "run h --zerocopy msg --test crr",
+        "--zerocopy msg with --test crr",
+    ),
+    (
+        "run h --zerocopy file -u",
+        "--zerocopy file with --proto udp",
+    ),
+    (
+        "run h --zerocopy send --engine sockets",
+        "--zerocopy send with --engine sockets",
+    ),
+    (
+        "run h --zerocopy msg --client-engine io_uring",
+        "--zerocopy msg with --client-engine io_uring",
+    ),
+    (
+        "run h --zerocopy file -R --engine sockets --server-engine io_uring",
+        "--zerocopy file with --server-engine io_uring",
+    ),
+    (
+        "run h --zerocopy send --test bidir --engine sockets",
+        "--zerocopy send with --engine sockets",
+    ),
+    (
         "run h --rate 5 --bitrate 1M",
         "--rate 5/total with --bitrate 1M",
     ),

@@ -2,7 +2,7 @@
 
 use super::wrap;
 use crate::plan::{Traffic, Wait};
-use crate::record::{EngineReport, HostFacts, Run, Sample};
+use crate::record::{EngineReport, HostFacts, Run, Sample, ZeroCopyReport};
 use crate::report::number::size;
 
 /// Width of the labels.
@@ -98,6 +98,15 @@ const TOPICS: &[(&str, Topic)] = &[
         let plain = case.options.as_application;
         of_engines(sample, |engine| chosen(engine, given, plain))
     }),
+    ("zerocopy", |case, sample| {
+        let how = case.options.zerocopy;
+        of_engines(sample, |engine| {
+            let how = how.map(|how| how.to_string());
+            let counts = engine.zerocopy.as_ref().map(zerocopy);
+            how.zip(counts)
+                .map_or(String::new(), |(how, counts)| format!("{how}: {counts}"))
+        })
+    }),
     ("tcp", |_, sample| {
         let tcp = sample
             .groups
@@ -145,6 +154,16 @@ fn engine(engine: &EngineReport) -> String {
         text.push_str(&format!(": {}", engine.reason));
     }
     text
+}
+
+fn zerocopy(report: &ZeroCopyReport) -> String {
+    let sends = report.sends;
+    match (report.copied, report.completed) {
+        (Some(copied), Some(completed)) => {
+            format!("{sends} sends, {copied} of {completed} completed ones copied after all")
+        }
+        _ => format!("{sends} sends, the kernel does not say of what it copies"),
+    }
 }
 
 fn chosen(engine: &EngineReport, depth_given: bool, plain: bool) -> String {
