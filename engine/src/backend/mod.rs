@@ -79,6 +79,26 @@ pub struct Setup {
     pub min_wait_us: Option<u32>,
     /// Completions to gather within `min_wait_us`.
     pub min_wait_batch: u32,
+    /// Sockets go into the ring's own table of files; a matter of rings.
+    pub fixed_files: bool,
+    /// How far a ring's set-up flags go; a matter of rings.
+    pub ring_flags: RingFlags,
+    /// Payload and buffers are in huge pages, where the host has any.
+    pub huge_pages: bool,
+    /// A ring polls the devices of its sockets for so long before it sleeps, microseconds.
+    pub busy_poll_us: Option<u32>,
+}
+
+/// The richest set-up flags that a ring may have; it takes the richest that the kernel knows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum RingFlags {
+    /// All that there are, DEFER_TASKRUN first of all.
+    #[default]
+    Defer,
+    /// COOP_TASKRUN.
+    Cooperative,
+    /// None.
+    Plain,
 }
 
 /// What is sent.

@@ -6,6 +6,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::Tuning;
+
 /// Transport protocol.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, PartialEq, Eq, Debug, Hash)]
 #[serde(rename_all = "lowercase")]
@@ -260,6 +262,8 @@ pub struct Options {
     pub timeout_ns: u64,
     /// Plain buffers and a wake-up per arrival: the engine chooses nothing by itself.
     pub as_application: bool,
+    /// What of the engine's own choices is given.
+    pub tuning: Tuning,
     /// What of the kernel is watched.
     pub probes: ProbeUse,
     /// Source ports of the client's flows.

@@ -196,6 +196,7 @@ fn options(spec: &Spec, (proto, test): Kind) -> Options {
             _ => DEFAULT_TIMEOUT_NS,
         },
         as_application: spec.as_application,
+        tuning: spec.tuning.clone(),
         probes: spec.probes.unwrap_or_default(),
         source_ports: spec.source_ports.unwrap_or_default(),
         bind: spec.bind,

@@ -12,6 +12,7 @@ mod name;
 pub mod spec;
 #[cfg(test)]
 mod tests;
+pub mod tuning;
 mod words;
 mod zerocopy;
 
@@ -23,6 +24,7 @@ pub use case::{
 pub use check::PlanError;
 pub use invocation::{JsonTarget, RunInvocation, ServeOptions};
 pub use spec::{SizeSpec, Spec};
+pub use tuning::{ReceiveBuffers, RingFlags, Tuning};
 
 /// Most payload bytes of a UDP datagram.
 pub const MAX_UDP_BYTES: u64 = 65_507;

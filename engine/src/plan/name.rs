@@ -118,6 +118,7 @@ fn receiver(options: &Options, words: &mut Vec<String>) {
     if options.probes == ProbeUse::On {
         words.push("probed".to_string());
     }
+    words.extend(options.tuning.words());
     if options.as_application {
         words.push("as-application".to_string());
     }

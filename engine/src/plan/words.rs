@@ -4,7 +4,8 @@ use std::fmt;
 use std::str::FromStr;
 
 use super::{
-    CloseKind, Engine, Family, ProbeUse, Proto, Receive, SourcePorts, Test, Wait, ZeroCopy,
+    CloseKind, Engine, Family, ProbeUse, Proto, Receive, RingFlags, SourcePorts, Test, Wait,
+    ZeroCopy,
 };
 use crate::units::{ParseError, PortRange};
 
@@ -59,6 +60,10 @@ words!(
 words!(
     Receive, "a way to receive",
     "copy" => Receive::Copy, "discard" => Receive::Discard
+);
+words!(
+    RingFlags, "a set of ring flags",
+    "defer" => RingFlags::Defer, "coop" => RingFlags::Coop, "none" => RingFlags::None
 );
 words!(
     ZeroCopy, "a way to send without copies",

@@ -25,8 +25,9 @@ pub use run::{
     Run, Sample, SampleFlow, SideIntervals, Sides, Tool,
 };
 pub use side::{
-    Counters, CpuReport, CpuTime, EngineReport, Finding, FlowReport, GroupReport, Interval,
-    Severity, SideReport, TcpReport, Transactions, UdpFlow, UdpReport, ZeroCopyReport,
+    BusyPollReport, Counters, CpuReport, CpuTime, EngineReport, Finding, FlowReport, GroupReport,
+    Interval, Severity, SideReport, TcpReport, Transactions, UdpFlow, UdpReport, WorkerTime,
+    ZeroCopyReport,
 };
 pub use stamp::rfc3339;
 

@@ -3,7 +3,7 @@
 use std::io;
 
 use crate::backend::{Control, ReceiveStyle};
-use crate::sys::memory::Bytes;
+use crate::sys::memory::{Bytes, HugePages};
 
 /// Where received bytes go.
 pub(super) enum Receiver {
@@ -19,20 +19,28 @@ pub(super) enum Receiver {
 }
 
 impl Receiver {
-    pub(super) fn new(style: ReceiveStyle) -> io::Result<Receiver> {
+    pub(super) fn new(style: ReceiveStyle, huge: bool) -> io::Result<Receiver> {
         Ok(match style {
             ReceiveStyle::Scratch { len } => Receiver::One {
-                memory: Bytes::touched(len as usize)?,
+                memory: Bytes::touched(len as usize, huge)?,
                 discard: false,
             },
             ReceiveStyle::Discard { len } => Receiver::One {
-                memory: Bytes::touched(len as usize)?,
+                memory: Bytes::touched(len as usize, huge)?,
                 discard: true,
             },
             ReceiveStyle::Ring { count, len } | ReceiveStyle::RingWithControl { count, len } => {
-                Receiver::Many(Buffers::new(count, len)?)
+                Receiver::Many(Buffers::new(count, len, huge)?)
             }
         })
+    }
+
+    /// Whether its pages are huge, and by what means.
+    pub(super) fn huge(&self) -> HugePages {
+        match self {
+            Receiver::One { memory, .. } => memory.huge(),
+            Receiver::Many(buffers) => buffers.memory.huge(),
+        }
     }
 }
 
@@ -58,10 +66,10 @@ pub(super) struct Buffers {
 }
 
 impl Buffers {
-    fn new(count: u16, len: u32) -> io::Result<Buffers> {
+    fn new(count: u16, len: u32, huge: bool) -> io::Result<Buffers> {
         let stride = (len as usize).next_multiple_of(64);
         Ok(Buffers {
-            memory: Bytes::touched(stride * usize::from(count))?,
+            memory: Bytes::touched(stride * usize::from(count), huge)?,
             stride,
             len: len as usize,
             arrivals: vec![Arrival::default(); usize::from(count)],

@@ -121,12 +121,15 @@ impl Sockets {
             slots: Slots::new(sockets),
             sends: Sends::new(setup.operations),
             memory: Memory {
-                payload: Bytes::of(&setup.payload)?,
-                private: Bytes::touched(setup.send_buffers as usize * private_len)?,
+                payload: Bytes::of(&setup.payload, setup.huge_pages)?,
+                private: Bytes::touched(
+                    setup.send_buffers as usize * private_len,
+                    setup.huge_pages,
+                )?,
                 private_len,
             },
             busy: vec![false; setup.send_buffers as usize],
-            receiver: Receiver::new(setup.receive)?,
+            receiver: Receiver::new(setup.receive, setup.huge_pages)?,
             zerocopy: ZeroCopy::new(setup)?,
             send_batch: SendBatch::new(SEND_BATCH),
             receive_batch: ReceiveBatch::new(RECEIVE_BATCH, control),
@@ -603,6 +606,8 @@ impl Backend for Sockets {
             features.push("recvmmsg".to_string());
         }
         features.extend(self.zerocopy.feature().map(str::to_string));
+        let huge = self.memory.payload.huge().min(self.memory.private.huge());
+        features.extend(huge.min(self.receiver.huge()).name().map(str::to_string));
         if self.blocked {
             features.push("waiting_receive".to_string());
         }

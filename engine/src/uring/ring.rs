@@ -11,10 +11,10 @@ use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 
 use io_uring::cqueue;
-use io_uring::types::Timespec;
+use io_uring::types::{Napi, Timespec};
 use nix::sys::socket::{SockType, getsockopt, sockopt};
 
-use super::core::{Core, Enter, LADDER, Rung};
+use super::core::{Core, Enter, Rung};
 use super::error::RingError;
 use super::group::Group;
 use super::memory::{Memory, Receiver};
@@ -70,6 +70,7 @@ pub struct Ring {
     armed: bool,
     min_wait_us: Option<u32>,
     min_wait_batch: u32,
+    napi: bool,
 }
 
 impl Ring {
@@ -79,7 +80,7 @@ impl Ring {
     /// Where io_uring is refused, too old, or there is not enough memory; the text names the
     /// likely cause and the remedy.
     pub fn new(setup: &Setup) -> Result<Ring, RingError> {
-        Ring::with_flags(&LADDER, setup)
+        Ring::with_flags(Rung::at_most(setup.ring_flags), setup)
     }
 
     /// Makes a ring with the first set-up flags of `ladder` that the kernel takes.
@@ -123,9 +124,11 @@ impl Ring {
             armed: false,
             min_wait_us,
             min_wait_batch: setup.min_wait_batch,
+            napi: false,
         };
         ring.try_receive(setup)?;
-        ring.fixed_files = ring.reserve_files();
+        ring.fixed_files = setup.fixed_files && ring.reserve_files();
+        ring.napi = setup.busy_poll_us.is_some_and(|us| ring.poll_devices(us));
         ring.core.reset_counts();
         Ok(ring)
     }
@@ -137,6 +140,16 @@ impl Ring {
         submitter.register_files_sparse(count).is_ok()
             // Before 5.19 a sparse table is one of nothing.
             || submitter.register_files(&vec![-1; count as usize]).is_ok()
+    }
+
+    /// Has the kernel poll the devices by which the sockets receive, before it sleeps in a wait.
+    /// False before 6.9.
+    fn poll_devices(&self, microseconds: u32) -> bool {
+        // Interrupts would only come in between.
+        let mut napi = Napi::new()
+            .set_busy_poll_timeout(microseconds)
+            .set_prefer_busy_poll(true);
+        self.core.submitter().register_napi(&mut napi).is_ok()
     }
 
     fn insert(&mut self, socket: OwnedFd, role: Role) -> io::Result<Slot> {
@@ -233,7 +246,9 @@ impl Ring {
             (self.modern && !self.has_group(), "poll_first"),
             (self.min_wait_us.is_some(), "min_wait"),
             (self.zerocopy.is_some(), "send_zc"),
+            (self.napi, "napi_busy_poll"),
         ];
+        names.extend(self.memory.huge().name().map(str::to_owned));
         names.extend(
             all.iter()
                 .filter(|(on, _)| *on)

@@ -7,7 +7,7 @@ use crate::backend::{Backend, EngineStats};
 use crate::measure::recorder::Remains;
 use crate::measure::tcp::TcpSample;
 use crate::plan::Proto;
-use crate::record::{Counters, Transactions};
+use crate::record::{Counters, Transactions, WorkerTime};
 use crate::sys::{queue, rusage, socket, tcp_info};
 use crate::traffic::udp::Account;
 
@@ -78,6 +78,8 @@ pub struct FlowOutcome {
     pub low_water: u32,
     /// CPU that last handled a packet of this flow.
     pub receive_cpu: Option<u32>,
+    /// Whether a device that can be polled brought its packets; none where that is unknown.
+    pub polled: Option<bool>,
 }
 
 /// One group at the end.
@@ -117,8 +119,8 @@ pub struct WorkerOutcome {
     /// First arrival, and last arrival, send or request given up, nanoseconds; 0 where there was
     /// none.
     pub traffic_ns: (u64, u64),
-    /// Time spent spinning and sleeping, nanoseconds.
-    pub waited_ns: (u64, u64),
+    /// Where its time went.
+    pub time: WorkerTime,
     /// What the engine failed of, where it failed.
     pub error: Option<String>,
 }
@@ -145,6 +147,8 @@ impl<B: Backend> Worker<B> {
         let flows = (0..self.flows.len())
             .map(|f| self.flow_outcome(f))
             .collect();
+        let used = |usage: &rusage::ThreadUsage| usage.user_us + usage.system_us;
+        let time = self.time(worker, seconds(used(&after), used(&before)));
         WorkerOutcome {
             worker,
             cpu: crate::sys::affinity::current_cpu().unwrap_or(u32::MAX),
@@ -160,9 +164,21 @@ impl<B: Backend> Worker<B> {
             receive_operations: self.tally.receive_operations,
             unanswered: self.tally.unanswered,
             traffic_ns: self.tally.traffic_ns(),
-            waited_ns: (self.tally.spun_ns, self.tally.slept_ns),
+            time,
             remains: self.recorder.finish(),
             error,
+        }
+    }
+
+    /// Where the time since the start went, seconds.
+    fn time(&self, worker: u32, on_cpu_s: f64) -> WorkerTime {
+        let spun_s = self.tally.spun_ns as f64 / 1e9;
+        let wall_s = self.now.saturating_sub(self.clock.started_ns) as f64 / 1e9;
+        WorkerTime {
+            worker,
+            spun_s,
+            worked_s: (on_cpu_s - spun_s).max(0.0),
+            slept_s: (wall_s - on_cpu_s).max(0.0),
         }
     }
 
@@ -276,6 +292,9 @@ impl<B: Backend> Worker<B> {
                 .and_then(|fd| socket::memory_info(fd).ok()),
             low_water: flow.low_water_max,
             receive_cpu: fd.and_then(|fd| socket::incoming_cpu(fd).ok().flatten()),
+            polled: fd
+                .and_then(|fd| socket::incoming_napi_id(fd).ok())
+                .map(|id| id.is_some()),
         }
     }
 }

@@ -1,8 +1,10 @@
 //! What the engine chooses by itself from the case, each choice with its reason. It stands in
 //! the result and goes off with `--as-application`.
 
-use crate::backend::{ReceiveStyle, SendStyle, Setup};
-use crate::plan::{Case, Limit, Load, Proto, Receive, Traffic, Wait, ZeroCopy};
+use crate::backend::{ReceiveStyle, RingFlags, SendStyle, Setup};
+use crate::plan::{
+    self, Case, Limit, Load, Proto, Receive, ReceiveBuffers, Traffic, Wait, ZeroCopy,
+};
 use crate::traffic::udp::HEADER_BYTES;
 
 use super::flow::Role;
@@ -28,6 +30,8 @@ pub struct Choices {
     pub receive: ReceiveStyle,
     /// Adapt SO_RCVLOWAT to the rate (TCP stream receivers).
     pub low_water: bool,
+    /// SO_RCVLOWAT as it is given, bytes (TCP stream receivers).
+    pub fixed_low_water: Option<u32>,
     /// Gather completions for so long, microseconds.
     pub min_wait_us: Option<u32>,
     /// Private send buffers.
@@ -36,6 +40,8 @@ pub struct Choices {
     pub buffer_len: u32,
     /// How the worker waits.
     pub wait: Wait,
+    /// Devices are polled for so long before a sleep, microseconds.
+    pub busy_poll_us: Option<u32>,
     /// Datagrams carry the header.
     pub headers: bool,
     /// Segments or messages per send operation.
@@ -72,6 +78,8 @@ impl Choices {
         let streams = traffic(case) == Traffic::Stream;
         let unpaced = case.load == Load::Closed;
         let plain = options.as_application;
+        let receives = streams && case.proto == Proto::Tcp && mix.receivers > 0;
+        let given = &options.tuning;
         Choices {
             depth,
             send: match case.zerocopy_of(client) {
@@ -80,19 +88,27 @@ impl Choices {
                 Some(ZeroCopy::File) => SendStyle::File,
             },
             receive: receive(case, roles.len() as u32),
-            low_water: streams
-                && case.proto == Proto::Tcp
+            low_water: receives
                 && unpaced
                 && !plain
-                && mix.receivers > 0
+                && given.low_water_bytes.is_none()
                 && matches!(case.limit, Limit::Duration { .. }),
-            min_wait_us: min_wait(case, &mix, unpaced && !plain),
+            fixed_low_water: given.low_water_bytes.filter(|bytes| receives && *bytes > 0),
+            min_wait_us: match given.min_wait_us {
+                Some(us) => (us > 0).then_some(us),
+                None => min_wait(case, &mix, unpaced && !plain),
+            },
             buffers,
             buffer_len,
             wait: if client {
                 options.client_wait
             } else {
                 options.server_wait
+            },
+            busy_poll_us: if client {
+                options.client_busy_poll
+            } else {
+                options.server_busy_poll
             },
             headers: case.proto == Proto::Udp && case.request_bytes >= HEADER_BYTES as u64,
             per_send,
@@ -134,6 +150,14 @@ impl Choices {
             receive: self.receive,
             min_wait_us: self.min_wait_us,
             min_wait_batch: 32,
+            fixed_files: case.options.tuning.fixed_files.unwrap_or(true),
+            ring_flags: match case.options.tuning.ring_flags {
+                None | Some(plan::RingFlags::Defer) => RingFlags::Defer,
+                Some(plan::RingFlags::Coop) => RingFlags::Cooperative,
+                Some(plan::RingFlags::None) => RingFlags::Plain,
+            },
+            busy_poll_us: self.busy_poll_us,
+            huge_pages: case.options.tuning.huge_pages,
         }
     }
 }
@@ -186,6 +210,15 @@ fn receive(case: &Case, flows: u32) -> ReceiveStyle {
     if case.proto == Proto::Udp {
         return receive_datagrams(case);
     }
+    if let Some(ReceiveBuffers { count, bytes }) = options.tuning.receive_buffers {
+        return match u16::try_from(count) {
+            Ok(2..) => ReceiveStyle::Ring {
+                count: count as u16,
+                len: bytes,
+            },
+            _ => ReceiveStyle::Scratch { len: bytes },
+        };
+    }
     let largest = case.request_bytes.max(case.response_bytes).max(1);
     if options.receive == Receive::Discard {
         return ReceiveStyle::Discard { len: 1 << 20 };
@@ -230,6 +263,8 @@ fn receive_datagrams(case: &Case) -> ReceiveStyle {
         largest.max(2048).next_power_of_two()
     } as u32;
     let count = ((16 << 20) / len).clamp(64, 1024).next_power_of_two() as u16;
+    let given = options.tuning.receive_buffers;
+    let (count, len) = given.map_or((count, len), |given| (given.count as u16, given.bytes));
     let paced_stream = traffic(case) == Traffic::Stream && case.load != Load::Closed;
     if options.gro || paced_stream {
         return ReceiveStyle::RingWithControl { count, len };

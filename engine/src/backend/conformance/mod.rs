@@ -8,7 +8,7 @@ use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 
-use super::{Backend, Event, Kind, ReceiveStyle, SendStyle, Setup, Slot, WaitFor};
+use super::{Backend, Event, Kind, ReceiveStyle, RingFlags, SendStyle, Setup, Slot, WaitFor};
 use crate::sys::clock::monotonic_ns;
 
 /// Longest that any test waits for anything.
@@ -25,6 +25,10 @@ pub(crate) fn setup(receive: ReceiveStyle) -> Setup {
         receive,
         min_wait_us: None,
         min_wait_batch: 1,
+        fixed_files: true,
+        ring_flags: RingFlags::Defer,
+        busy_poll_us: None,
+        huge_pages: false,
     }
 }
 

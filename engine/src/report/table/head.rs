@@ -2,7 +2,7 @@
 
 use super::wrap;
 use crate::plan::{Traffic, Wait};
-use crate::record::{EngineReport, HostFacts, Run, Sample, ZeroCopyReport};
+use crate::record::{EngineReport, HostFacts, Run, Sample, WorkerTime, ZeroCopyReport};
 use crate::report::number::size;
 
 /// Width of the labels.
@@ -107,6 +107,7 @@ const TOPICS: &[(&str, Topic)] = &[
                 .map_or(String::new(), |(how, counts)| format!("{how}: {counts}"))
         })
     }),
+    ("busy poll", |_, sample| of_engines(sample, busy_poll)),
     ("tcp", |_, sample| {
         let tcp = sample
             .groups
@@ -123,7 +124,7 @@ const TOPICS: &[(&str, Topic)] = &[
             (&sample.engine.client, case.options.client_wait),
             (&sample.engine.server, case.options.server_wait),
         ];
-        sides.map(|(engine, wait)| engine.as_ref().map(|_| waits(wait).to_string()))
+        sides.map(|(engine, wait)| engine.as_ref().map(|engine| waits(wait, engine)))
     }),
     ("cpu", |_, sample| {
         [&sample.cpu.client, &sample.cpu.server].map(|cpu| {
@@ -166,6 +167,20 @@ fn zerocopy(report: &ZeroCopyReport) -> String {
     }
 }
 
+fn busy_poll(engine: &EngineReport) -> String {
+    let Some(poll) = &engine.busy_poll else {
+        return String::new();
+    };
+    let by = match poll.ring {
+        true => "the sockets and the ring",
+        false => "the sockets",
+    };
+    format!(
+        "{} us by {by}, for {} of {} flows",
+        poll.us, poll.polled_flows, poll.known_flows
+    )
+}
+
 fn chosen(engine: &EngineReport, depth_given: bool, plain: bool) -> String {
     if plain {
         return "nothing (as an application)".to_string();
@@ -189,12 +204,21 @@ fn chosen(engine: &EngineReport, depth_given: bool, plain: bool) -> String {
     parts.join(", ")
 }
 
-fn waits(wait: Wait) -> &'static str {
-    match wait {
-        Wait::Sleep => "sleep",
-        Wait::Spin => "spin",
-        Wait::Adaptive => "adaptive",
+/// How a side waits and, where it may spin, which part of its workers' time went where.
+fn waits(wait: Wait, engine: &EngineReport) -> String {
+    let sum = |of: fn(&WorkerTime) -> f64| engine.workers.iter().map(of).sum::<f64>();
+    let (spun, worked, slept) = (sum(|t| t.spun_s), sum(|t| t.worked_s), sum(|t| t.slept_s));
+    let all = spun + worked + slept;
+    if wait == Wait::Sleep || all <= 0.0 {
+        return wait.to_string();
     }
+    let percent = |part: f64| format!("{:.0} %", part / all * 100.0);
+    format!(
+        "{wait} (worked {}, spun {}, slept {})",
+        percent(worked),
+        percent(spun),
+        percent(slept)
+    )
 }
 
 fn method(method: &str) -> &str {
