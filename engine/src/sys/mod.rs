@@ -14,6 +14,7 @@ mod option;
 pub mod queue;
 pub mod rusage;
 pub mod socket;
+pub mod stdio;
 pub mod tcp_info;
 pub mod transfer;
 pub mod zerocopy;

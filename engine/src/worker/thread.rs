@@ -19,7 +19,7 @@ use crate::traffic::transactions::Outstanding;
 use crate::traffic::udp::{HEADER_BYTES, Jitter, Tracker};
 use crate::uring::Ring;
 
-use super::cycle::{BufferUse, Clock, Echo, Stage, Tally, Worker};
+use super::cycle::{BufferUse, Clock, Echo, Span, Stage, Tally, Worker};
 use super::flow::{Flow, Role};
 use super::outcome::{TransactionTotals, WorkerOutcome};
 use super::policy::{Choices, pattern};
@@ -352,7 +352,7 @@ pub(super) fn assemble<B: Backend>(
     } else {
         0
     };
-    let accepting = flows.iter().any(|f| f.role == Role::Accepted);
+    let accepting = flows.iter().filter(|f| f.role == Role::Accepted).count();
     let buffers = choices.buffers;
     let sockets = choices.sockets(&case, flows.len() as u32) as usize;
     Worker {
@@ -380,13 +380,10 @@ pub(super) fn assemble<B: Backend>(
         uses: vec![BufferUse::default(); buffers as usize],
         next_sender: 0,
         listener: None,
-        free_flows: if accepting {
-            (0..flows.len() as u32).collect()
-        } else {
-            Vec::new()
-        },
+        free_flows: (0..accepting as u32).collect(),
         target: None,
         totals: vec![TransactionTotals::default(); case.groups.len()],
+        spans: vec![Span::default(); case.groups.len()],
         tally: Tally::default(),
         now: 0,
         stage: Stage::Armed,
