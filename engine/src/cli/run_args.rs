@@ -267,13 +267,14 @@ pub(super) struct PlaceArgs {
 #[derive(Args, Debug)]
 #[command(next_help_heading = "What the engine chooses by itself, unless given")]
 pub(super) struct EngineArgs {
-    /// Microseconds for which a ring gathers completions once one is there, or off [default: 100
-    /// for receivers of unpaced UDP streams or of more than 16 TCP streams, else off]
+    /// Microseconds for which a ring gathers completions once one is there, 1 to 1000000, or off
+    /// [default: 100 for receivers of unpaced UDP streams or of more than 16 TCP streams, else
+    /// off]
     #[arg(long, value_name = "USEC|off", value_parser = min_wait)]
     pub(super) min_wait: Option<u32>,
 
-    /// Bytes that wake a receiver of a TCP stream (SO_RCVLOWAT), auto or off [default: auto, about
-    /// a millisecond of the rate]
+    /// Bytes that wake a receiver of a TCP stream (SO_RCVLOWAT), 1 to 1G, or auto or off [default:
+    /// auto, about a millisecond of the rate]
     #[arg(long, value_name = "BYTES|auto|off", value_parser = low_water)]
     pub(super) low_water: Option<LowWater>,
 
@@ -363,6 +364,7 @@ pub(super) struct MessageArgs {
 
     /// Send streams without copies: send (io_uring's SEND_ZC), msg (MSG_ZEROCOPY), file (sendfile
     /// from memory, TCP); the engine follows, and what was copied after all is counted
+    /// [default: the kernel copies]
     #[arg(long, value_name = "send|msg|file")]
     pub(super) zerocopy: Option<ZeroCopy>,
 
