@@ -8,7 +8,8 @@ use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use ringperf::plan::{
-    Case, Direction, Family, GroupPlan, Limit, Load, Options, Proto, Test, Traffic,
+    Case, Direction, Engine, Family, GroupPlan, Limit, Load, Options, Proto, Test, Traffic,
+    ZeroCopy,
 };
 use ringperf::sys::clock::monotonic_ns;
 use ringperf::worker::{Adopted, Command, EngineKind, Note, WorkerHandle, WorkerPlan, spawn};
@@ -248,6 +249,29 @@ fn neither_schedules_nor_options_allocate() {
         thorough.options.think_ns = if test == Test::Rr { 3 * MS } else { 0 };
         thorough.options.congestion = (proto == Proto::Tcp).then(|| "cubic".to_string());
         check(&format!("{proto:?} {test:?} thorough"), &thorough);
+    }
+}
+
+#[test]
+fn sends_without_copies_do_not_allocate() {
+    let _alone = alone();
+    let ways = [
+        (Proto::Tcp, ZeroCopy::Send),
+        (Proto::Tcp, ZeroCopy::Msg),
+        (Proto::Tcp, ZeroCopy::File),
+        (Proto::Udp, ZeroCopy::Send),
+        (Proto::Udp, ZeroCopy::Msg),
+    ];
+    for (proto, how) in ways {
+        let engine = match how.engine() {
+            Engine::IoUring => EngineKind::IoUring,
+            _ => EngineKind::Sockets,
+        };
+        for flows in [1, 20] {
+            let mut case = case(proto, Test::Stream, flows);
+            case.options.zerocopy = Some(how);
+            check_with(&format!("{proto:?} {how} x{flows}"), &case, engine);
+        }
     }
 }
 

@@ -18,6 +18,7 @@ pub mod assemble;
 mod collect;
 mod conductor;
 mod crew;
+mod effects;
 mod engine;
 mod factory;
 mod interrupt;

@@ -17,3 +17,4 @@ pub mod socket;
 pub mod stdio;
 pub mod tcp_info;
 pub mod transfer;
+pub mod zerocopy;
