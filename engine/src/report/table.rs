@@ -394,6 +394,34 @@ mod tests {
         );
     }
 
+    #[test]
+    fn what_an_application_has_all_the_same_is_said() {
+        let mut run = canned::tour();
+        for case in &mut run.cases {
+            case.case.options.as_application = true;
+        }
+        let said = |run: &Run| {
+            let text = render(run, Style::default());
+            let line = text.lines().find(|line| line.starts_with("chosen"));
+            line.unwrap_or_else(|| panic!("{text}")).to_string()
+        };
+        assert!(
+            said(&run).contains("nothing but 64 receive buffers of 64K"),
+            "{}",
+            said(&run)
+        );
+        for sample in run.cases.iter_mut().flat_map(|case| &mut case.samples) {
+            for engine in [&mut sample.engine.client, &mut sample.engine.server] {
+                engine.as_mut().expect("canned").receive_buffers = Some((1, 1 << 20));
+            }
+        }
+        assert!(
+            said(&run).contains("nothing (as an application)"),
+            "{}",
+            said(&run)
+        );
+    }
+
     /// Every column has its unit, but for those that are a count or a ratio by their name.
     #[test]
     fn every_column_has_a_unit() {

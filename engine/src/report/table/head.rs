@@ -213,7 +213,13 @@ fn busy_poll(engine: &EngineReport) -> String {
 
 fn chosen(engine: &EngineReport, depth_given: bool, plain: bool) -> String {
     if plain {
-        return "nothing (as an application)".to_string();
+        // Several sockets cannot have their datagrams in one buffer.
+        let buffers = engine.receive_buffers.filter(|(count, _)| *count > 1);
+        let but = buffers.map(|(count, bytes)| {
+            let size = print_size(u64::from(bytes));
+            format!(" but {count} receive buffers of {size}")
+        });
+        return format!("nothing{} (as an application)", but.unwrap_or_default());
     }
     let mut parts = Vec::new();
     if engine.depth > 0 && !depth_given {
