@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use nix::sys::socket::{setsockopt, sockopt};
 use ringperf::kernel::counters::Reading;
-use ringperf::kernel::{FlowTag, ProbeRequest, Probes};
+use ringperf::kernel::{FlowTag, Place, ProbeRequest, ProbeSet, Probes};
 use ringperf::record::{KernelReport, RetransmitReport, UnavailableStatus};
 use ringperf_ebpf::programs::SLOW_PATH;
 use support::netns::{Namespace, Veth, can_make_namespaces};
@@ -516,8 +516,8 @@ fn stages_see_every_message() {
         ),
     ] {
         let mut probes = Probes::load(ProbeRequest {
-            stages: true,
-            cost: false,
+            set: ProbeSet::Stages { records: 0 },
+            ..ProbeRequest::default()
         });
         if let Some(first) = probes.unavailable().first() {
             assert_ne!(first.status, UnavailableStatus::Failed, "{first:?}");
@@ -567,7 +567,7 @@ fn loading_never_harms() {
     let lock = SERIAL.lock().unwrap_or_else(PoisonError::into_inner);
     let mut probes = Probes::load(ProbeRequest {
         cost: true,
-        stages: false,
+        ..ProbeRequest::default()
     });
     let socket = UdpSocket::bind("127.0.0.1:0").expect("a UDP socket");
     probes

@@ -25,9 +25,6 @@ pub(super) fn report(root: &Path, names: &Names, intervals: &[Snapshot]) -> Kern
         window.add(interval);
     }
     let mut report = KernelReport {
-        stages: stages(&window),
-        stages_receive_missed: window.event(Event::ReceiveMissed).ours,
-        stages_wait_missed: window.event(Event::ReadyOverflow).ours,
         drops: drops(root, names, intervals),
         drops_unlisted: window.event(Event::DropUnlisted),
         drops_unparsed: window.event(Event::Unparsed).system,
@@ -41,6 +38,17 @@ pub(super) fn report(root: &Path, names: &Names, intervals: &[Snapshot]) -> Kern
     };
     report.findings = findings(&report);
     report
+}
+
+/// What the stage programs say of one side's part of a window.
+pub(super) fn add_stages(report: &mut KernelReport, intervals: &[Snapshot], server: bool) {
+    let mut window = Snapshot::default();
+    for interval in intervals {
+        window.add(interval);
+    }
+    report.stages = stages(&window, server);
+    report.stages_receive_missed = window.event(Event::ReceiveMissed).ours;
+    report.stages_wait_missed = window.event(Event::ReadyOverflow).ours;
 }
 
 /// By reason and function, most of ours first.

@@ -2,11 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use aya::maps::MapError;
 use ringperf_ebpf::layout::{self, Event, Stage};
 
 use super::KernelError;
-use super::maps::Maps;
+use super::maps::{Maps, in_map};
 use crate::record::OursAndSystem;
 
 /// Counts by the programs' own numbers: since the load, or between two moments.
@@ -27,7 +26,7 @@ pub struct Snapshot {
 impl Snapshot {
     /// Reads the maps. The programs go on counting meanwhile: what they count in between is in
     /// this snapshot or in the next.
-    pub(super) fn read(maps: &Maps, stages: bool) -> Result<Snapshot, KernelError> {
+    pub(super) fn read(maps: &Maps, histograms: bool) -> Result<Snapshot, KernelError> {
         let mut now = Snapshot::default();
         for entry in maps.drops.iter() {
             let (key, values) = entry.map_err(in_map(layout::MAP_DROPS))?;
@@ -48,8 +47,8 @@ impl Snapshot {
                 .map_err(in_map(layout::MAP_EVENTS))?;
             now.events.push(values.iter().sum());
         }
-        let indices = 0..if stages {
-            Stage::ALL.len() as u32 * 2
+        let indices = 0..if histograms {
+            Stage::ALL.len() as u32 * 4
         } else {
             0
         };
@@ -67,7 +66,7 @@ impl Snapshot {
 
     /// What was counted since `earlier`; what did not move is left out.
     #[must_use]
-    pub(super) fn since(&self, earlier: &Snapshot) -> Snapshot {
+    pub fn since(&self, earlier: &Snapshot) -> Snapshot {
         let mut delta = Snapshot::default();
         for (key, now) in &self.drops {
             let before = earlier.drops.get(key).copied().unwrap_or_default();
@@ -147,10 +146,6 @@ fn difference(now: &[u64], before: &[u64]) -> Vec<u64> {
         .zip(before)
         .map(|(now, before)| now.saturating_sub(*before))
         .collect()
-}
-
-fn in_map(name: &'static str) -> impl Fn(MapError) -> KernelError {
-    move |source| KernelError::Map { name, source }
 }
 
 #[cfg(test)]

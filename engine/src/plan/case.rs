@@ -153,6 +153,15 @@ pub enum ProbeUse {
     On,
     /// Nothing.
     Off,
+    /// Nothing but the sample with the stages that `auto` adds.
+    Only,
+}
+
+impl ProbeUse {
+    /// Whether the stages are watched in the sample itself.
+    pub fn wants_stages(self) -> bool {
+        matches!(self, ProbeUse::On | ProbeUse::Only)
+    }
 }
 
 /// What the receiver does with the payload.
@@ -248,6 +257,8 @@ pub struct Options {
     pub as_application: bool,
     /// What of the kernel is watched.
     pub probes: ProbeUse,
+    /// A tracepoint that the probes leave alone, to see what is lost without it.
+    pub probes_without: Option<String>,
     /// Source ports of the client's flows.
     pub source_ports: SourcePorts,
     /// Source address of the client's flows.

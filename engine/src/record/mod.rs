@@ -15,8 +15,9 @@ pub mod stamp;
 
 pub use host::{HostFacts, NicFacts};
 pub use kernel::{
-    CostReport, CounterReport, DropReport, KernelReport, OursAndSystem, ProgramCost,
-    RetransmitReport, StageReport, Unavailable, UnavailableStatus,
+    BudgetLine, BudgetStatus, BudgetTotal, CostReport, CounterReport, DropReport, KernelReport,
+    OursAndSystem, ProgramCost, RetransmitReport, SlowPart, SlowTransaction, StageReport,
+    TailContributor, TailReport, Unavailable, UnavailableStatus,
 };
 pub use progress::Progress;
 pub use read::{ReadError, read};

@@ -7,7 +7,7 @@
 //! | `serving` | `ringperf serve` |
 //! | `factory`, `crew`, `collect`, `options` | the workers behind the control room's traits |
 //! | `engine` | which engine drives a side's sockets, and why |
-//! | `witness` | the kernel's probes and counters around the window |
+//! | `witness`, `stages` | the kernel's probes and counters around the window |
 //! | `side`, `assemble` | what the workers counted, then what both sides counted |
 //! | `output` | the result to the user, to files, to the exit code |
 //! | `interrupt` | signals |
@@ -25,6 +25,7 @@ mod options;
 mod output;
 mod serving;
 mod side;
+mod stages;
 mod witness;
 
 pub use conductor::execute;

@@ -236,6 +236,9 @@ impl<B: Backend> Worker<B> {
             self.recorder
                 .received_in_window(group, transaction.start_ns, bytes, 1);
             self.recorder.done(group, transaction.start_ns, latency);
+            if let Some(journeys) = &mut self.journeys {
+                journeys.done(self.flows[f].number, transaction.start_ns, self.now);
+            }
         }
     }
 

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::os::fd::AsFd;
 
 use crate::backend::{Backend, EngineStats};
+use crate::measure::journey::{Journeys, Sums};
 use crate::measure::recorder::Remains;
 use crate::measure::tcp::TcpSample;
 use crate::plan::Proto;
@@ -119,6 +120,8 @@ pub struct WorkerOutcome {
     pub traffic_ns: (u64, u64),
     /// Time spent spinning and sleeping, nanoseconds.
     pub waited_ns: (u64, u64),
+    /// Where the time of its transactions went; only with stage probes.
+    pub journeys: Option<Sums>,
     /// What the engine failed of, where it failed.
     pub error: Option<String>,
 }
@@ -162,6 +165,7 @@ impl<B: Backend> Worker<B> {
             traffic_ns: self.tally.traffic_ns(),
             waited_ns: (self.tally.spun_ns, self.tally.slept_ns),
             remains: self.recorder.finish(),
+            journeys: self.journeys.and_then(Journeys::into_sums),
             error,
         }
     }

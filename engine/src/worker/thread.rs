@@ -7,7 +7,10 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 
+use nix::unistd::gettid;
+
 use crate::backend::Backend;
+use crate::measure::journey::{Journeys, Stamps, View};
 use crate::measure::recorder::{BatchReader, Recorder, RecorderPlan};
 use crate::plan::{Case, Limit, Load, Proto, Traffic};
 use crate::sockets::Sockets;
@@ -75,6 +78,8 @@ pub enum Command {
     Listener(OwnedFd, IpAddr),
     /// Where to connect.
     Target(SocketAddr),
+    /// The stamps of the kernel's programs, and what of them this worker is to read.
+    Stamps(Arc<Stamps>, View),
     /// No more flows come: get ready.
     Arm,
 }
@@ -177,6 +182,7 @@ pub(super) struct Belongings {
     pub(super) flows: Vec<Adopted>,
     pub(super) listener: Option<(OwnedFd, IpAddr)>,
     pub(super) target: Option<SocketAddr>,
+    pub(super) stamps: Option<(Arc<Stamps>, View)>,
 }
 
 fn live(
@@ -194,12 +200,14 @@ fn live(
         let _ = says.send(Note::Refused(5, "cpu-not-allowed".into(), text));
         return None;
     }
+    signals.set_thread(u32::try_from(gettid().as_raw()).unwrap_or(0));
     let mut belongings = Belongings::default();
     loop {
         match orders.recv() {
             Ok(Command::Adopt(flow)) => belongings.flows.push(flow),
             Ok(Command::Listener(socket, peer)) => belongings.listener = Some((socket, peer)),
             Ok(Command::Target(target)) => belongings.target = Some(target),
+            Ok(Command::Stamps(stamps, view)) => belongings.stamps = Some((stamps, view)),
             Ok(Command::Arm) => break,
             Err(_) => return None,
         }
@@ -386,6 +394,8 @@ pub(super) fn assemble<B: Backend>(
             Vec::new()
         },
         target: None,
+        journeys: None,
+        index: plan.index,
         totals: vec![TransactionTotals::default(); case.groups.len()],
         tally: Tally::default(),
         now: 0,
@@ -467,6 +477,10 @@ impl<B: Backend> Worker<B> {
             self.fill_buffers();
         }
         self.target = belongings.target;
+        let udp = self.case.proto == Proto::Udp;
+        self.journeys = belongings
+            .stamps
+            .map(|(stamps, view)| Journeys::new(stamps, view, udp, self.index, self.flows.len()));
         if let Some((socket, peer)) = belongings.listener {
             let slot = self.backend.add_listener(socket)?;
             self.listener = Some((slot, peer.to_canonical()));

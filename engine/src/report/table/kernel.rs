@@ -1,7 +1,7 @@
 //! What the kernel said of our flows: drops, retransmissions, resets, stages, and what could not
 //! be watched.
 
-use super::wrap;
+use super::{budget, wrap};
 use crate::record::{KernelReport, Run, Sample};
 
 /// Width of the labels.
@@ -14,6 +14,12 @@ const MOST: usize = 25;
 pub(super) fn lines(run: &Run, width: usize) -> String {
     let mut said: Vec<String> = Vec::new();
     for case in &run.cases {
+        let budget = budget::texts(case);
+        said.extend(
+            budget
+                .iter()
+                .map(|text| format!("{text} [{}]", case.case.name)),
+        );
         for sample in &case.samples {
             for (side, report) in sides(sample) {
                 for text in texts(report) {
@@ -93,7 +99,7 @@ fn texts(report: &KernelReport) -> Vec<String> {
         report
             .stages
             .iter()
-            .filter(|stage| stage.count > 0)
+            .filter(|stage| stage.count > 0 && report.budget.is_empty())
             .map(|stage| {
                 format!(
                     "{} {}: mean {:.1} us, p50 {:.1}, p99 {:.1}, {} times",
