@@ -79,7 +79,6 @@ struct slot {
 	__u64 at;
 	__u64 port;
 	__u64 kind;
-	__u64 record;
 };
 
 struct {
@@ -271,34 +270,41 @@ static __always_inline void sent_before(struct sock *sk, __u64 kind, __u64 now)
 	}
 }
 
+/* Of a message of ours that is a packet's, its socket's place; else nothing. */
+static __always_inline struct place *sender(struct sk_buff *skb, __u64 *transport)
+{
+	struct sock *sk = skb->sk;
+	struct place *place = sk ? place_of(sk) : 0;
+
+	if (!place)
+		return 0;
+	*transport = transport_of(sk);
+	if (*transport > 1 || (!*transport && !has_payload(skb)))
+		return 0;
+	return place;
+}
+
 SEC("tp_btf/net_dev_queue")
 int BPF_PROG(net_dev_queue__1, struct sk_buff *skb)
 {
+	__u64 now, transport = 0;
+	struct place *place = sender(skb, &transport);
 	struct sock *sk = skb->sk;
-	struct place *place;
 	struct slot *slot;
-	__u64 now, transport;
 	__u32 key;
 
-	if (!sk)
-		return 0;
-	place = place_of(sk);
-	if (!place)
-		return 0;
-	transport = transport_of(sk);
-	if (transport > 1 || (!transport && !has_payload(skb)))
+	if (!place || !sk)
 		return 0;
 	now = bpf_ktime_get_ns();
 	record_queued(skb, sk, place, now, transport);
+	if (!histograms)
+		return 0;
 	key = slot_of(skb);
 	slot = bpf_map_lookup_elem(&sending, &key);
 	if (!slot)
 		return 0;
 	slot->packet = (__u64)skb;
 	slot->driven = 0;
-	slot->record = place->record;
-	if (!histograms)
-		return 0;
 	slot->at = now;
 	slot->port = sk->__sk_common.skc_num;
 	slot->kind = kind_of(place, transport);
@@ -307,25 +313,34 @@ int BPF_PROG(net_dev_queue__1, struct sk_buff *skb)
 }
 
 /* Software segmentation makes new packets: then the queue is not seen, and neither is the wire. */
-SEC("tp_btf/net_dev_start_xmit")
-int BPF_PROG(net_dev_start_xmit__1, struct sk_buff *skb)
+static __always_inline int left_queue(struct sk_buff *skb)
 {
 	__u32 key = slot_of(skb);
 	struct slot *slot = bpf_map_lookup_elem(&sending, &key);
-	struct record *record;
 	__u64 now;
 
 	if (!slot || slot->packet != (__u64)skb || slot->driven)
 		return 0;
 	slot->driven = 1;
 	now = bpf_ktime_get_ns();
-	record = record_of(slot->record);
-	if (record)
-		record->at[RECORD_DRIVEN] = now;
-	if (!histograms)
-		return 0;
 	passed(STAGE_QUEUE, slot->kind, slot->at, now);
 	slot->at = now;
+	return 0;
+}
+
+SEC("tp_btf/net_dev_start_xmit")
+int BPF_PROG(net_dev_start_xmit__1, struct sk_buff *skb)
+{
+	__u64 transport = 0;
+	struct record *record;
+	struct place *place;
+
+	if (histograms)
+		return left_queue(skb);
+	place = sender(skb, &transport);
+	record = place ? record_of(place->record) : 0;
+	if (record)
+		record->at[RECORD_DRIVEN] = bpf_ktime_get_ns();
 	return 0;
 }
 

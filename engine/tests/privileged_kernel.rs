@@ -8,7 +8,7 @@ mod support;
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::process::{Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -57,7 +57,9 @@ fn probes(test: &str) -> Option<Probes> {
 /// What the probes saw since the load.
 fn report(probes: &mut Probes) -> KernelReport {
     let window = probes.snapshot().expect("the maps can be read");
-    probes.report(&[window], Vec::new())
+    let mut report = probes.report(std::slice::from_ref(&window), Vec::new());
+    probes.add_stages(&mut report, &[window], false);
+    report
 }
 
 /// Segments of ours dropped for a reason.
@@ -372,6 +374,17 @@ fn a_killed_receiver_is_seen_as_resets_and_no_socket() {
     assert_eq!(resets, 20);
 }
 
+/// Has a socket's stages counted: they are kept as histograms.
+fn place(probes: &mut Probes, socket: BorrowedFd<'_>) {
+    let place = Place {
+        record: None,
+        worker: 0,
+    };
+    probes
+        .place(socket, place)
+        .expect("a socket can have a place");
+}
+
 /// A connection from `a` to `b`, followed on both sides: by inheritance from the listener there.
 fn stream(
     a: &Namespace,
@@ -386,12 +399,14 @@ fn stream(
     probes
         .follow(listener.as_fd(), TAG)
         .expect("a listener can be followed");
+    place(probes, listener.as_fd());
     let to = listener.local_addr().expect("an address");
     let _inside = a.enter();
     let client = TcpStream::connect(to).expect("a connection");
     probes
         .follow(client.as_fd(), TAG)
         .expect("a stream can be followed");
+    place(probes, client.as_fd());
     let server = listener.accept().expect("its other end").0;
     for end in [&client, &server] {
         end.set_nodelay(true).expect("an option can be set");
@@ -525,6 +540,9 @@ fn stages_see_every_message() {
         }
         let one = udp(a, &mut probes, SocketAddr::new(at.0.into(), 0));
         let two = udp(b, &mut probes, SocketAddr::new(at.1.into(), 0));
+        for end in [&one, &two] {
+            place(&mut probes, end.as_fd());
+        }
         one.connect(two.local_addr().expect("an address"))
             .expect("a peer");
         two.connect(one.local_addr().expect("an address"))

@@ -9,6 +9,7 @@ mod btf;
 pub mod counters;
 mod error;
 mod maps;
+mod meter;
 mod names;
 mod probes;
 mod report;

@@ -1,19 +1,18 @@
 //! The probes of one side: loaded once, read every interval.
 
-use std::collections::BTreeMap;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::BorrowedFd;
 use std::os::linux::fs::MetadataExt;
 use std::path::Path;
 
 use aya::maps::MapError;
-use aya::programs::Program;
-use aya::sys::{Stats, SyscallError, enable_stats};
+use aya::sys::SyscallError;
 use aya::{Btf, Ebpf, EbpfError, EbpfLoader, VerifierLogLevel};
 use ringperf_ebpf::layout::{self, Stamp};
 use ringperf_ebpf::programs::{SLOW_PATH, STAGES};
 
 use super::attach::attach;
 use super::maps::{FlowTag, Maps, Place};
+use super::meter::Meter;
 use super::report;
 use super::snapshot::Snapshot;
 use super::{KernelError, Names};
@@ -67,8 +66,8 @@ pub struct Probes {
     stamps: Vec<Stamp>,
     set: ProbeSet,
     unavailable: Vec<Unavailable>,
-    /// Counting of the programs' time, on while this is open, or why it is not.
-    stats: Option<Result<OwnedFd, String>>,
+    /// Counting of the programs' time; none where it was not asked for.
+    meter: Option<Meter>,
     last: Snapshot,
     names: Option<Names>,
 }
@@ -91,7 +90,7 @@ impl Probes {
             stamps: Vec::new(),
             set: request.set,
             unavailable: Vec::new(),
-            stats: None,
+            meter: None,
             last: Snapshot::default(),
             names: None,
         };
@@ -100,8 +99,7 @@ impl Probes {
             Err(unavailable) => probes.unavailable.push(unavailable),
         }
         if request.cost && probes.loaded.is_some() {
-            let stats = enable_stats(Stats::RunTime);
-            probes.stats = Some(stats.map_err(|e| stats_missing(&e)));
+            probes.meter = Some(Meter::new());
         }
         if let Err(e) = probes.follow_this_namespace() {
             log::warn!("packets without a socket are not followed: {e}");
@@ -231,11 +229,7 @@ impl Probes {
         let Some(loaded) = self.loaded.as_ref() else {
             return Ok(Snapshot::default());
         };
-        let mut now = Snapshot::read(&loaded.maps, self.set == HISTOGRAMS)?;
-        if matches!(self.stats, Some(Ok(_))) {
-            now.cost = cost(&loaded.ebpf, &self.attached);
-        }
-        Ok(now)
+        Snapshot::read(&loaded.maps, self.set == HISTOGRAMS)
     }
 
     /// What was counted since the last call (the first time: since the load).
@@ -264,7 +258,7 @@ impl Probes {
         report.unavailable.clone_from(&self.unavailable);
         report.listen_drops = report::listen_drops(&counters);
         report.counters = counters;
-        report.cost = self.cost(intervals);
+        report.cost = self.cost();
         report
     }
 
@@ -273,19 +267,30 @@ impl Probes {
         report::add_stages(report, intervals, server);
         report.attached.extend(self.attached.iter().cloned());
         report.unavailable.extend(self.unavailable.iter().cloned());
-        if let Some(more) = self.cost(intervals) {
+        if let Some(more) = self.cost() {
             let cost = report.cost.get_or_insert_default();
-            cost.time_ns += more.time_ns;
+            cost.time_ns_per_s += more.time_ns_per_s;
             cost.programs.extend(more.programs);
             cost.missing = cost.missing.take().or(more.missing);
         }
     }
 
-    fn cost(&self, intervals: &[Snapshot]) -> Option<CostReport> {
-        self.stats.as_ref().map(|stats| {
-            let missing = stats.as_ref().err().cloned();
-            report::cost(intervals, missing)
-        })
+    /// Begins to count the programs' time anew.
+    pub fn meter_begin(&mut self) {
+        if let (Some(meter), Some(loaded)) = (&mut self.meter, &self.loaded) {
+            meter.begin(&loaded.ebpf, &self.attached);
+        }
+    }
+
+    /// Ends the counting of the programs' time, which costs as much as a program.
+    pub fn meter_end(&mut self) {
+        if let (Some(meter), Some(loaded)) = (&mut self.meter, &self.loaded) {
+            meter.end(&loaded.ebpf, &self.attached);
+        }
+    }
+
+    fn cost(&self) -> Option<CostReport> {
+        self.meter.as_ref().map(Meter::report)
     }
 }
 
@@ -362,29 +367,4 @@ fn causes(error: &dyn std::error::Error) -> String {
         source = error.source();
     }
     text
-}
-
-fn stats_missing(error: &SyscallError) -> String {
-    match error.io_error.raw_os_error() {
-        Some(libc::EPERM) => "counting the programs' time needs CAP_SYS_ADMIN".to_string(),
-        _ => format!("the kernel does not count the programs' time (Linux 5.8 can): {error}"),
-    }
-}
-
-/// Runs and nanoseconds of each attached program.
-fn cost(ebpf: &Ebpf, attached: &[String]) -> BTreeMap<String, (u64, u64)> {
-    let mut cost = BTreeMap::new();
-    for name in attached {
-        let Some(Program::BtfTracePoint(program)) = ebpf.program(name) else {
-            continue;
-        };
-        match program.info() {
-            Ok(info) => {
-                let time = u64::try_from(info.run_time().as_nanos()).unwrap_or(u64::MAX);
-                cost.insert(name.clone(), (info.run_count(), time));
-            }
-            Err(e) => log::debug!("no cost of {name}: {e}"),
-        }
-    }
-    cost
 }

@@ -140,25 +140,26 @@ fn findings(report: &KernelReport) -> Vec<Finding> {
     findings
 }
 
-/// What the programs used over the intervals.
-pub(super) fn cost(intervals: &[Snapshot], missing: Option<String>) -> CostReport {
-    let mut window = Snapshot::default();
-    for interval in intervals {
-        window.add(interval);
-    }
-    let programs: Vec<ProgramCost> = window
-        .cost
-        .into_iter()
+/// What the programs used in so long.
+pub(super) fn cost(
+    used: &BTreeMap<String, (u64, u64)>,
+    counted_ns: u64,
+    missing: Option<String>,
+) -> CostReport {
+    let programs: Vec<ProgramCost> = used
+        .iter()
         .map(|(program, (runs, time_ns))| ProgramCost {
-            program,
-            runs,
-            time_ns,
+            program: program.clone(),
+            runs: *runs,
+            time_ns: *time_ns,
+            counted_ns,
         })
         .collect();
-    let time_ns = programs.iter().map(|program| program.time_ns).sum();
+    let time_ns: u64 = programs.iter().map(|program| program.time_ns).sum();
+    let per_s = u128::from(time_ns) * 1_000_000_000 / u128::from(counted_ns.max(1));
     CostReport {
         programs,
-        time_ns,
+        time_ns_per_s: u64::try_from(per_s).unwrap_or(u64::MAX),
         missing,
     }
 }

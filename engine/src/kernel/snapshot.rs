@@ -19,8 +19,6 @@ pub struct Snapshot {
     pub(super) stages: BTreeMap<u32, Vec<u64>>,
     /// Plain counts, by index.
     pub(super) events: Vec<u64>,
-    /// Runs and nanoseconds by program.
-    pub(super) cost: BTreeMap<String, (u64, u64)>,
 }
 
 impl Snapshot {
@@ -89,14 +87,6 @@ impl Snapshot {
             let before = earlier.stages.get(index).map_or(&[][..], Vec::as_slice);
             delta.stages.insert(*index, difference(now, before));
         }
-        for (program, (runs, time)) in &self.cost {
-            let (runs_before, time_before) = earlier.cost.get(program).unwrap_or(&(0, 0));
-            let moved = (
-                runs.saturating_sub(*runs_before),
-                time.saturating_sub(*time_before),
-            );
-            delta.cost.insert(program.clone(), moved);
-        }
         delta
     }
 
@@ -113,11 +103,6 @@ impl Snapshot {
         add(&mut self.events, &other.events);
         for (index, moved) in &other.stages {
             add(self.stages.entry(*index).or_default(), moved);
-        }
-        for (program, (runs, time)) in &other.cost {
-            let sum = self.cost.entry(program.clone()).or_default();
-            sum.0 += runs;
-            sum.1 += time;
         }
     }
 
@@ -161,9 +146,6 @@ mod tests {
             .drops
             .insert([2, 0xff], OursAndSystem { ours, system });
         snapshot.retransmits.insert([1, 4], ours);
-        snapshot
-            .cost
-            .insert("kfree_skb__4".to_string(), (system, system * 50));
         snapshot
     }
 

@@ -273,6 +273,7 @@ pub fn finished(case: Case, samples: Vec<Vec<Figures>>) -> CaseResult {
     CaseResult {
         case,
         samples,
+        probed: None,
         error: None,
     }
 }

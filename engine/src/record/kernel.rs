@@ -74,10 +74,13 @@ pub struct CounterReport {
 pub struct ProgramCost {
     /// Program.
     pub program: String,
-    /// Times that it ran.
+    /// Times that it ran while it was counted.
     pub runs: u64,
-    /// Time that it ran, summed over the CPUs, nanoseconds.
+    /// Time that it ran meanwhile, summed over the CPUs, nanoseconds.
     pub time_ns: u64,
+    /// How long it was counted, nanoseconds: the window, or for the stages the warm-up, since the
+    /// counting itself costs as much as a program.
+    pub counted_ns: u64,
 }
 
 /// What the probes cost.
@@ -86,8 +89,8 @@ pub struct ProgramCost {
 pub struct CostReport {
     /// Each program that ran.
     pub programs: Vec<ProgramCost>,
-    /// Time of all programs, summed over the CPUs, nanoseconds.
-    pub time_ns: u64,
+    /// Time of all programs for each second of traffic, summed over the CPUs, nanoseconds.
+    pub time_ns_per_s: u64,
     /// Why the kernel did not count.
     pub missing: Option<String>,
 }

@@ -22,8 +22,8 @@ pub use kernel::{
 pub use progress::Progress;
 pub use read::{ReadError, read};
 pub use run::{
-    Amount, CaseResult, ErrorReport, Figures, FlowDistribution, Group, Latency, Reconciliation,
-    Run, Sample, SampleFlow, SideIntervals, Sides, Tool,
+    Amount, CaseResult, ErrorReport, Figures, FlowDistribution, Group, Latency, ProbedSample,
+    Reconciliation, Run, Sample, SampleFlow, SideIntervals, Sides, Tool,
 };
 pub use side::{
     Counters, CpuReport, CpuTime, EngineReport, Finding, FlowReport, GroupReport, Interval,

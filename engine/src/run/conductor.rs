@@ -11,7 +11,7 @@ use crate::control::stop::{self, Stop};
 use crate::control::wire::Refusal;
 use crate::host::cpus::Cpus;
 use crate::host::placement::{self, Apart};
-use crate::plan::{Case, Family, Proto, RunInvocation};
+use crate::plan::{Case, Family, ProbeUse, Proto, RunInvocation};
 use crate::record::{CaseResult, ErrorReport, Finding, Progress, Run, Sample, Severity};
 use crate::report::live::LiveLine;
 
@@ -19,6 +19,7 @@ use super::assemble::{self, SampleInput};
 use super::factory::Factory;
 use super::interrupt::Interrupts;
 use super::local::LocalServer;
+use super::probed;
 use super::{VERSION, boot_id, host_facts, output, path_facts};
 
 /// Code of what a signal ended.
@@ -201,26 +202,21 @@ impl Session<'_> {
 
     /// Runs a case's samples; false where anything ended early.
     async fn case(&mut self, client: &mut Client, run: &mut Run, index: u32, case: &Case) -> bool {
-        let mut case = case.clone();
+        let mut case = probed::measured(case.clone());
         resolve_size(client, &mut case).await;
         run.cases.push(CaseResult {
             case: case.clone(),
             samples: Vec::new(),
+            probed: None,
             error: None,
         });
         let mut complete = true;
-        for number in 1..=self.invocation.plan.samples {
+        for number in 1..=self.samples(&case) {
             if self.stop.is_set() || !client.alive() {
                 return false;
             }
-            let request = SampleRequest {
-                case_index: index,
-                sample: number,
-                case: case.clone(),
-                client_cpus: Vec::new(),
-                server_cpus: self.server_cpus.clone(),
-            };
             let started = SystemTime::now();
+            let request = self.request(index, number, &case);
             let outcome = self.sample(client, request).await;
             let Some(result) = run.cases.last_mut() else {
                 return false;
@@ -241,7 +237,55 @@ impl Session<'_> {
             complete &= sample.complete;
             result.samples.push(sample);
         }
+        if let Some(result) = run.cases.last_mut() {
+            self.further(client, index, result).await;
+        }
         complete
+    }
+
+    /// Samples of a case.
+    fn samples(&self, case: &Case) -> u32 {
+        match case.options.probes {
+            ProbeUse::Only => 1,
+            _ => self.invocation.plan.samples,
+        }
+    }
+
+    fn request(&self, index: u32, number: u32, case: &Case) -> SampleRequest {
+        SampleRequest {
+            case_index: index,
+            sample: number,
+            case: case.clone(),
+            client_cpus: Vec::new(),
+            server_cpus: self.server_cpus.clone(),
+        }
+    }
+
+    /// Runs the further sample with the stage probes, where the case gets one. That it fails is
+    /// no fault of the case's.
+    async fn further(&mut self, client: &mut Client, index: u32, result: &mut CaseResult) {
+        let Some(case) = probed::further(&result.case, &result.samples) else {
+            return;
+        };
+        if self.stop.is_set() || !client.alive() {
+            return;
+        }
+        let number = result.samples.len() as u32 + 1;
+        let started = SystemTime::now();
+        let request = self.request(index, number, &case);
+        let mut show = |_: Side, _: &Progress| {};
+        let outcome = client
+            .sample(request, &mut self.factory, &mut show, self.stop.wait())
+            .await;
+        if let Some(refusal) = &outcome.error {
+            log::info!("case `{}`, with stages: {}", case.name, refusal.text);
+        }
+        if outcome.started {
+            let sample = assembled(&case, number, started, outcome);
+            if sample.complete {
+                result.probed = Some(Box::new(probed::beside(sample, &result.samples)));
+            }
+        }
     }
 
     async fn sample(&mut self, client: &mut Client, request: SampleRequest) -> SampleOutcome {

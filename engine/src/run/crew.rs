@@ -257,6 +257,7 @@ impl Crew for DataCrew {
             for (index, worker) in self.workers.iter().enumerate() {
                 witness.follow_worker(index as u32, worker.signals.thread());
             }
+            witness.traffic(self.offer.case.warmup_ns == 0);
         }
         self.net_before = NetCounters::read("/".as_ref()).ok();
         self.start_ns = monotonic_ns();

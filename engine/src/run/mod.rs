@@ -3,6 +3,7 @@
 //! | file | what |
 //! |---|---|
 //! | `conductor` | the client's session: every case, every sample, one result |
+//! | `probed` | the further sample with the stage probes |
 //! | `local` | the server in this process, for a run without a host |
 //! | `serving` | `ringperf serve` |
 //! | `factory`, `crew`, `collect`, `options` | the workers behind the control room's traits |
@@ -23,6 +24,7 @@ mod interrupt;
 mod local;
 mod options;
 mod output;
+mod probed;
 mod serving;
 mod side;
 mod stages;

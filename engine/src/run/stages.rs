@@ -94,6 +94,14 @@ impl StageWitness {
         }
     }
 
+    pub(super) fn meter_begin(&self) {
+        self.probes().meter_begin();
+    }
+
+    pub(super) fn meter_end(&self) {
+        self.probes().meter_end();
+    }
+
     pub(super) fn begin(&mut self) {
         self.take();
         self.intervals.clear();

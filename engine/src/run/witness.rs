@@ -18,6 +18,8 @@ use super::stages::StageWitness;
 pub(super) struct Witness {
     probes: Probes,
     stages: Option<StageWitness>,
+    /// The programs' time is counted in the warm-up alone.
+    warm: bool,
     before: Option<Reading>,
     intervals: Vec<Snapshot>,
     report: Option<KernelReport>,
@@ -53,6 +55,7 @@ impl Witness {
         Ok(Some(Witness {
             probes,
             stages,
+            warm: false,
             before: None,
             intervals: Vec::new(),
             report: None,
@@ -95,8 +98,29 @@ impl Witness {
         }
     }
 
+    /// Traffic begins; `at_once` says that its window does too, without a warm-up. Counting what
+    /// the stage programs cost would add as much again, so it ends with the warm-up.
+    pub(super) fn traffic(&mut self, at_once: bool) {
+        self.warm = !at_once && self.stages.is_some();
+        self.probes.meter_begin();
+        if let Some(stages) = &self.stages {
+            stages.meter_begin();
+        }
+    }
+
+    fn meter_end(&mut self) {
+        self.probes.meter_end();
+        if let Some(stages) = &self.stages {
+            stages.meter_end();
+        }
+    }
+
     /// The window begins.
     pub(super) fn begin(&mut self) {
+        match self.warm {
+            true => self.meter_end(),
+            false => self.probes.meter_begin(),
+        }
         self.take();
         self.intervals.clear();
         if let Some(stages) = &mut self.stages {
@@ -127,6 +151,7 @@ impl Witness {
         let Some(before) = self.before.take() else {
             return;
         };
+        self.meter_end();
         self.take();
         let counters = before.moved(&Reading::of_this_host());
         let mut report = self.probes.report(&self.intervals, counters);

@@ -57,12 +57,12 @@ pub fn report(sums: &Sums, view: View, udp: bool, start_ns: u64) -> JourneyRepor
 }
 
 fn line(times: &Times, stage: Stage, transactions: u64) -> BudgetLine {
-    let counted = times.seen + times.bypassed;
+    let most = |count: u64| count * 100 >= transactions * 99;
     let status = match times.seen {
-        0 if times.bypassed == 0 => BudgetStatus::Unattributed,
-        _ if counted * 100 < transactions * 99 => BudgetStatus::Partial,
-        0 => BudgetStatus::Bypassed,
-        _ => BudgetStatus::Measured,
+        0 if times.bypassed > 0 && most(times.bypassed) => BudgetStatus::Bypassed,
+        0 => BudgetStatus::Unattributed,
+        seen if most(seen + times.bypassed) => BudgetStatus::Measured,
+        _ => BudgetStatus::Partial,
     };
     BudgetLine {
         stage: stage.name().to_string(),

@@ -1,6 +1,6 @@
 //! Where the round trip went: a line for each part of the way, the mean beside the slowest.
 
-use crate::record::{BudgetLine, BudgetStatus, CaseResult, KernelReport, Sample};
+use crate::record::{BudgetLine, BudgetStatus, CaseResult, KernelReport, ProbedSample, Sample};
 
 /// The lines of a case: those of the sample whose mean round trip is the median of the samples'.
 pub(super) fn texts(result: &CaseResult) -> Vec<String> {
@@ -10,13 +10,37 @@ pub(super) fn texts(result: &CaseResult) -> Vec<String> {
         .collect();
     reports.sort_by(|a, b| mean(a).unwrap_or(0.0).total_cmp(&mean(b).unwrap_or(0.0)));
     let middle = reports.len().saturating_sub(1) / 2;
-    reports
-        .get(middle)
-        .map_or_else(Vec::new, |report| lines(report))
+    let mut texts: Vec<String> = result.probed.iter().map(|probed| cost(probed)).collect();
+    texts.extend(reports.get(middle).iter().flat_map(|report| lines(report)));
+    texts.extend(inside_server(result));
+    texts
 }
 
+/// Those with stages: the further sample, or the measured ones.
 fn samples(result: &CaseResult) -> impl Iterator<Item = &Sample> {
-    result.samples.iter()
+    let further = result.probed.iter().map(|probed| &probed.sample);
+    result.samples.iter().chain(further)
+}
+
+/// What the server says of its own slowest, where the client cannot see inside it.
+fn inside_server(result: &CaseResult) -> Option<String> {
+    let reports = samples(result).filter_map(|sample| sample.kernel.server.as_ref());
+    let tail = reports.filter_map(|report| report.tail.as_ref()).last()?;
+    Some(format!("slowest inside the server: {}", tail.sentence))
+}
+
+/// What the stage probes cost, by their effect.
+fn cost(probed: &ProbedSample) -> String {
+    let rate = probed.rate_change;
+    let rate = rate.map(|change| format!("rate {:+.1} %", change * 100.0));
+    let p50 = probed.p50_change_ns;
+    let p50 = p50.map(|ns| format!("p50 {:+.1} us", ns / 1000.0));
+    let figures: Vec<String> = rate.into_iter().chain(p50).collect();
+    format!(
+        "probed: {} (a further sample of {:.1} s with the stages; the figures above are without)",
+        figures.join(", "),
+        probed.sample.duration_s
+    )
 }
 
 fn mean(report: &KernelReport) -> Option<f64> {
@@ -127,6 +151,17 @@ mod tests {
             seen: 100,
             ..BudgetLine::default()
         }
+    }
+
+    #[test]
+    fn what_the_probes_cost_is_said_first() {
+        let mut result = canned::tour().cases[1].clone();
+        result.probed = Some(Box::new(ProbedSample {
+            sample: result.samples[0].clone(),
+            rate_change: Some(-0.123),
+            p50_change_ns: Some(2345.0),
+        }));
+        assert!(texts(&result)[0].starts_with("probed: rate -12.3 %, p50 +2.3 us (a further"));
     }
 
     #[test]

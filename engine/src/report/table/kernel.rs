@@ -20,7 +20,8 @@ pub(super) fn lines(run: &Run, width: usize) -> String {
                 .iter()
                 .map(|text| format!("{text} [{}]", case.case.name)),
         );
-        for sample in &case.samples {
+        let further = case.probed.iter().map(|probed| &probed.sample);
+        for sample in case.samples.iter().chain(further) {
             for (side, report) in sides(sample) {
                 for text in texts(report) {
                     let line = format!("{side}: {text} [{}]", case.case.name);
