@@ -90,6 +90,8 @@ fn check(run: &Run, cases: usize, client: Expected<'_>, server: Expected<'_>) {
 }
 
 const ASKED: Expected<'static> = ("sockets", "asked for");
+const ASKED_RING: Expected<'static> = ("io_uring", "asked for");
+const PLAIN: Expected<'static> = ("sockets", "one transaction at a time a worker");
 const AVAILABLE: Expected<'static> = ("io_uring", "io_uring is available");
 const REFUSED: Expected<'static> = ("sockets", "io_uring is refused: seccomp (EPERM)");
 
@@ -137,22 +139,25 @@ fn sockets_on_one_side() {
     }
 }
 
-/// One flow has ways of its own: it is read without epoll, and a receive that waits by itself.
+/// One flow has ways of its own: it is read without epoll, and a receive that waits by itself. So
+/// `auto` takes plain calls for it, whatever the host permits.
 #[test]
 fn one_flow_in_every_way_to_wait() {
     let _alone = alone();
     for proto in ["tcp", "udp"] {
         for wait in ["sleep", "spin", "adaptive"] {
-            let kind = ["--proto", proto, "--test", "rr", "--wait", wait];
-            let run = ended(&mut client(None, &[&kind, &["--engine", "sockets"]]));
-            check(&run, 1, ASKED, ASKED);
-            let sample = &run.cases[0].samples[0];
-            let figures = sample.figures.as_ref().expect("one group");
-            let count = figures.transactions.as_ref().expect("they are counted");
-            assert!(
-                count.done > 0 && count.failed == 0,
-                "{proto} {wait}: {count:?}"
-            );
+            for (engine, expected) in [("auto", PLAIN), ("io_uring", ASKED_RING)] {
+                let kind = ["--proto", proto, "--test", "rr", "--wait", wait];
+                let run = ended(&mut client(None, &[&kind, &["--engine", engine]]));
+                check(&run, 1, expected, expected);
+                let sample = &run.cases[0].samples[0];
+                let figures = sample.figures.as_ref().expect("one group");
+                let count = figures.transactions.as_ref().expect("they are counted");
+                assert!(
+                    count.done > 0 && count.failed == 0,
+                    "{proto} {wait} {engine}: {count:?}"
+                );
+            }
         }
     }
 }

@@ -181,7 +181,8 @@ pub(super) struct PlaceArgs {
     pub(super) server_wait: Option<Wait>,
 
     /// What drives the sockets: io_uring, sockets (plain calls and epoll), auto [default: auto,
-    /// which is io_uring unless the host refuses it]
+    /// which is io_uring unless the host refuses it, and sockets for rr and crr in closed loop
+    /// with one transaction at a time a worker]
     #[arg(long, value_name = "ENGINE")]
     pub(super) engine: Option<Engine>,
 

@@ -133,7 +133,7 @@ pub enum Wait {
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, PartialEq, Eq, Debug, Hash, Default)]
 #[serde(rename_all = "snake_case")]
 pub enum Engine {
-    /// io_uring, unless this host refuses it.
+    /// io_uring, unless this host refuses it; plain calls for transactions one after the other.
     #[default]
     Auto,
     /// io_uring or none.

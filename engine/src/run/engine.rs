@@ -2,7 +2,7 @@
 
 use crate::control::crew::Side;
 use crate::control::wire::Refusal;
-use crate::plan::{Case, Engine};
+use crate::plan::{Case, Engine, Load, Traffic};
 use crate::record::{Finding, Severity};
 use crate::uring::{self, RingError};
 use crate::worker::EngineKind;
@@ -19,6 +19,9 @@ pub(super) struct Chosen {
     pub(super) finding: Option<Finding>,
 }
 
+/// Why plain calls were taken although nothing forbids a ring.
+const PLAIN: &str = "one transaction at a time a worker";
+
 /// Chooses what the case asks of a side.
 ///
 /// # Errors
@@ -28,12 +31,26 @@ pub(super) fn choose(side: Side, case: &Case) -> Result<Chosen, Refusal> {
         Side::Client => case.options.client_engine,
         Side::Server => case.options.server_engine,
     };
-    of(side, wanted, uring::available)
+    of(side, wanted, plain_calls_win(side, case), uring::available)
+}
+
+/// Transactions one after the other have nothing that could share a kernel entry, and a plain
+/// call is done sooner than a ring's: 5 % asleep and 18 % awake, measured over loopback on 6.18.
+/// A schedule may have several due at once, which a ring takes together.
+fn plain_calls_win(side: Side, case: &Case) -> bool {
+    let workers = match side {
+        Side::Client => case.workers,
+        Side::Server => case.server_workers,
+    };
+    let streams = case.groups.iter().any(|g| g.traffic == Traffic::Stream);
+    let outstanding = u64::from(case.total_flows()) * u64::from(case.depth.unwrap_or(1));
+    !streams && case.load == Load::Closed && outstanding <= u64::from(workers)
 }
 
 fn of(
     side: Side,
     wanted: Engine,
+    plain: bool,
     available: impl Fn() -> Result<(), RingError>,
 ) -> Result<Chosen, Refusal> {
     let chosen = |kind, reason: &str| Chosen {
@@ -43,6 +60,9 @@ fn of(
     };
     if wanted == Engine::Sockets {
         return Ok(chosen(EngineKind::Sockets, "asked for"));
+    }
+    if wanted == Engine::Auto && plain {
+        return Ok(chosen(EngineKind::Sockets, PLAIN));
     }
     match (wanted, available()) {
         (Engine::IoUring, Ok(())) => Ok(chosen(EngineKind::IoUring, "asked for")),
@@ -77,9 +97,9 @@ mod tests {
 
     #[test]
     fn auto_takes_io_uring_unless_it_is_refused() {
-        let got = of(Side::Client, Engine::Auto, || Ok(())).unwrap();
+        let got = of(Side::Client, Engine::Auto, false, || Ok(())).unwrap();
         assert_eq!((got.kind, got.finding), (EngineKind::IoUring, None));
-        let got = of(Side::Server, Engine::Auto, refused).unwrap();
+        let got = of(Side::Server, Engine::Auto, false, refused).unwrap();
         assert_eq!(got.kind, EngineKind::Sockets);
         assert_eq!(got.reason, "io_uring is refused: too old a kernel");
         let finding = got.finding.expect("falling back is told");
@@ -96,20 +116,46 @@ mod tests {
     }
 
     #[test]
+    fn one_transaction_at_a_time_is_for_plain_calls() {
+        use crate::plan::{Proto, Test};
+        use crate::record::canned;
+
+        let plain = |test, flows, workers: (u32, u32), depth| {
+            let mut case = canned::case("a case", Proto::Tcp, test, (1, 1), flows);
+            (case.workers, case.server_workers) = workers;
+            case.depth = depth;
+            let of = |side| plain_calls_win(side, &case);
+            (of(Side::Client), of(Side::Server))
+        };
+        assert_eq!(plain(Test::Rr, 1, (1, 1), None), (true, true));
+        assert_eq!(plain(Test::Crr, 1, (1, 1), None), (true, true));
+        assert_eq!(plain(Test::Rr, 2, (2, 1), Some(1)), (true, false));
+        assert_eq!(plain(Test::Rr, 1, (1, 1), Some(2)), (false, false));
+        assert_eq!(plain(Test::Stream, 1, (1, 1), None), (false, false));
+        let mut case = canned::case("a case", Proto::Udp, Test::Rr, (1, 1), 1);
+        case.load = Load::Rate { per_second: 10.0 };
+        assert!(!plain_calls_win(Side::Client, &case));
+
+        let got = of(Side::Client, Engine::Auto, true, refused).unwrap();
+        assert_eq!((got.kind, got.finding), (EngineKind::Sockets, None));
+        assert_eq!(got.reason, PLAIN);
+    }
+
+    #[test]
     fn what_is_asked_for_is_taken_or_refused() {
-        let got = of(Side::Client, Engine::Sockets, refused).unwrap();
+        let got = of(Side::Client, Engine::Sockets, false, refused).unwrap();
         let expected = Chosen {
             kind: EngineKind::Sockets,
             reason: "asked for".to_string(),
             finding: None,
         };
         assert_eq!(got, expected);
-        let got = of(Side::Client, Engine::IoUring, || Ok(())).unwrap();
+        let got = of(Side::Client, Engine::IoUring, true, || Ok(())).unwrap();
         assert_eq!(
             (got.kind, got.reason.as_str()),
             (EngineKind::IoUring, "asked for")
         );
-        let refusal = of(Side::Client, Engine::IoUring, refused).unwrap_err();
+        let refusal = of(Side::Client, Engine::IoUring, true, refused).unwrap_err();
         assert_eq!(
             (refusal.exit_code, refusal.code.as_str()),
             (5, "io-uring-unavailable")
