@@ -100,7 +100,6 @@ pub(super) struct Worker<B> {
     pub(super) target: Option<std::net::SocketAddr>,
     /// Where the time of each transaction went; only with stage probes.
     pub(super) journeys: Option<Journeys>,
-    pub(super) index: u32,
     pub(super) signals: Arc<Signals>,
     pub(super) notes: Sender<Note>,
     pub(super) totals: Vec<TransactionTotals>,

@@ -254,9 +254,12 @@ fn live(
 pub(super) fn work<B: Backend>(
     plan: &WorkerPlan,
     mut worker: Worker<B>,
-    belongings: Belongings,
+    mut belongings: Belongings,
     woken: OwnedFd,
 ) -> Option<WorkerOutcome> {
+    let (udp, flows) = (plan.case.proto == Proto::Udp, worker.flows.len());
+    let stamps = belongings.stamps.take();
+    worker.journeys = stamps.map(|(s, view)| Journeys::new(s, view, udp, plan.index, flows));
     if let Err(error) = worker.settle(belongings, woken) {
         let text = format!(
             "worker {}: sockets could not be set up: {error}",
@@ -388,14 +391,9 @@ pub(super) fn assemble<B: Backend>(
         uses: vec![BufferUse::default(); buffers as usize],
         next_sender: 0,
         listener: None,
-        free_flows: if accepting {
-            (0..flows.len() as u32).collect()
-        } else {
-            Vec::new()
-        },
+        free_flows: (0..if accepting { flows.len() as u32 } else { 0 }).collect(),
         target: None,
         journeys: None,
-        index: plan.index,
         totals: vec![TransactionTotals::default(); case.groups.len()],
         tally: Tally::default(),
         now: 0,
@@ -477,10 +475,6 @@ impl<B: Backend> Worker<B> {
             self.fill_buffers();
         }
         self.target = belongings.target;
-        let udp = self.case.proto == Proto::Udp;
-        self.journeys = belongings
-            .stamps
-            .map(|(stamps, view)| Journeys::new(stamps, view, udp, self.index, self.flows.len()));
         if let Some((socket, peer)) = belongings.listener {
             let slot = self.backend.add_listener(socket)?;
             self.listener = Some((slot, peer.to_canonical()));

@@ -67,7 +67,7 @@ fn lines(report: &KernelReport) -> Vec<String> {
         }
     )];
     for part in parts(&report.budget) {
-        let stages: Vec<String> = part.iter().map(|line| stage(line)).collect();
+        let stages: Vec<String> = part.iter().map(stage).collect();
         texts.push(format!("{}: {}", heading(&part[0]), stages.join(", ")));
     }
     let tail = report.tail.as_ref();
