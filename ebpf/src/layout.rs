@@ -210,11 +210,17 @@ pub enum Event {
     ReceiveMissed = 7,
     /// A datagram waited behind more than [`READY_RING`] others.
     ReadyOverflow = 8,
+    /// A request went to a thread of io_uring's own.
+    RingHandedOff = 9,
+    /// A completion found io_uring's queue full.
+    RingOverflow = 10,
+    /// Work that io_uring had put off was run.
+    RingTaskWork = 11,
 }
 
 impl Event {
     /// Every event, in the order of their numbers.
-    pub const ALL: [Event; 9] = [
+    pub const ALL: [Event; 12] = [
         Event::ResetSent,
         Event::ResetReceived,
         Event::ReceiveQueueFull,
@@ -224,6 +230,9 @@ impl Event {
         Event::Unparsed,
         Event::ReceiveMissed,
         Event::ReadyOverflow,
+        Event::RingHandedOff,
+        Event::RingOverflow,
+        Event::RingTaskWork,
     ];
 
     /// Its name in the header.
@@ -238,6 +247,9 @@ impl Event {
             Event::Unparsed => "EVENT_UNPARSED",
             Event::ReceiveMissed => "EVENT_RECEIVE_MISSED",
             Event::ReadyOverflow => "EVENT_READY_OVERFLOW",
+            Event::RingHandedOff => "EVENT_RING_HANDED_OFF",
+            Event::RingOverflow => "EVENT_RING_OVERFLOW",
+            Event::RingTaskWork => "EVENT_RING_TASK_WORK",
         }
     }
 

@@ -61,6 +61,18 @@ pub const SLOW_PATH: &[Probe] = &[
         since: "5.11",
         stamps: &[],
     },
+    Probe {
+        tracepoint: "io_uring_queue_async_work",
+        programs: &["io_uring_queue_async_work__0"],
+        since: "5.11",
+        stamps: &[],
+    },
+    Probe {
+        tracepoint: "io_uring_cqe_overflow",
+        programs: &["io_uring_cqe_overflow__0"],
+        since: "6.1",
+        stamps: &[],
+    },
 ];
 
 /// On every packet: they cost about 0.15 microseconds each time, so figures taken with them
@@ -113,5 +125,17 @@ pub const STAGES: &[Probe] = &[
         programs: &["sched_switch__3"],
         since: "5.11",
         stamps: &[Stamp::Running],
+    },
+    Probe {
+        tracepoint: "io_uring_task_work_run",
+        programs: &["io_uring_task_work_run__0"],
+        since: "6.1",
+        stamps: &[],
+    },
+    Probe {
+        tracepoint: "io_uring_local_work_run",
+        programs: &["io_uring_local_work_run__0"],
+        since: "6.1",
+        stamps: &[],
     },
 ];

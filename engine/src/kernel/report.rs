@@ -34,6 +34,8 @@ pub(super) fn report(root: &Path, names: &Names, intervals: &[Snapshot]) -> Kern
         resets_received: window.event(Event::ResetReceived),
         receive_queue_full: window.event(Event::ReceiveQueueFull),
         udp_queue_fail: window.event(Event::UdpQueueFail),
+        ring_handed_off: window.event(Event::RingHandedOff),
+        ring_overflows: window.event(Event::RingOverflow),
         ..KernelReport::default()
     };
     report.findings = findings(&report);
@@ -47,6 +49,7 @@ pub(super) fn add_stages(report: &mut KernelReport, intervals: &[Snapshot], serv
         window.add(interval);
     }
     report.stages = stages(&window, server);
+    report.ring_task_work_runs = window.event(Event::RingTaskWork);
     report.stages_receive_missed = window.event(Event::ReceiveMissed).ours;
     report.stages_wait_missed = window.event(Event::ReadyOverflow).ours;
 }

@@ -366,6 +366,13 @@ pub struct KernelReport {
     /// listeners, beside the whole network namespace (not the system). From `counters`, since the
     /// kernel ignores a SYN without a word that a probe could hear.
     pub listen_drops: OursAndSystem,
+    /// Requests of the workers that went to threads of io_uring's own.
+    pub ring_handed_off: OursAndSystem,
+    /// Completions that found the queue of an io_uring full.
+    pub ring_overflows: OursAndSystem,
+    /// Times that work which an io_uring had put off was run; only with the stage probes. Where
+    /// both sides are in one process, those of both.
+    pub ring_task_work_runs: OursAndSystem,
     /// The kernel's own counters that moved.
     pub counters: Vec<CounterReport>,
     /// What the probes cost, where that was asked for.

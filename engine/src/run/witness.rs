@@ -83,7 +83,11 @@ impl Witness {
 
     /// Follows a worker's thread.
     pub(super) fn follow_worker(&mut self, worker: u32, thread: Option<u32>) {
-        if let (Some(stages), Some(thread)) = (&self.stages, thread) {
+        let Some(thread) = thread else { return };
+        if let Err(error) = self.probes.follow_thread(thread, worker) {
+            log::debug!("worker {worker} is not followed: {error}");
+        }
+        if let Some(stages) = &self.stages {
             stages.follow_worker(worker, thread);
         }
     }

@@ -91,6 +91,14 @@ fn texts(report: &KernelReport) -> Vec<String> {
             report.listen_drops.ours,
             "handshakes dropped by a full listen queue",
         ),
+        (
+            report.ring_handed_off.ours,
+            "requests went to threads of io_uring's own",
+        ),
+        (
+            report.ring_overflows.ours,
+            "completions found the queue of an io_uring full",
+        ),
     ] {
         if count > 0 {
             texts.push(format!("{count} {what}"));
