@@ -40,8 +40,8 @@ int BPF_PROG(sched_switch__3, _Bool preempt, struct task_struct *before, struct 
 
 	if (worker)
 		worker->at[WORKER_RUNNING] = bpf_ktime_get_ns();
-	worker = worker_thread(before);
-	if (worker && preempt)
+	worker = preempt ? worker_thread(before) : 0;
+	if (worker)
 		worker->at[WORKER_RUNNABLE] = marked(bpf_ktime_get_ns(), 1);
 	return 0;
 }

@@ -60,6 +60,18 @@ pub struct Stamps {
     pub known: Known,
 }
 
+/// Flows that have a record: following one costs a tenth of a busy worker's time, and a part of
+/// many says as much.
+const FOLLOWED: u64 = 16;
+
+/// Whether a flow of so many is one of those followed: all of a few, else a part that is spread
+/// evenly over them, and over the workers.
+pub fn is_followed(flow: u32, flows: u32) -> bool {
+    // The golden ratio's multiples fall evenly wherever they are cut.
+    let spread = u64::from(flow.wrapping_mul(0x9e37_79b1));
+    spread * u64::from(flows) < FOLLOWED << 32
+}
+
 /// Number of the record of a flow's side.
 pub fn record_number(flow: u32, server: bool) -> u64 {
     u64::from(flow) * 2 + u64::from(server)
@@ -83,6 +95,8 @@ pub struct Journeys {
     stamps: Arc<Stamps>,
     view: View,
     udp: bool,
+    /// Flows of the case.
+    flows: u32,
     /// Word of the worker's batches.
     slot: usize,
     sums: Sums,
@@ -92,14 +106,21 @@ pub struct Journeys {
 }
 
 impl Journeys {
-    /// For a worker with so many flows.
-    pub fn new(stamps: Arc<Stamps>, view: View, udp: bool, worker: u32, flows: usize) -> Journeys {
+    /// For a worker with so many of the case's flows.
+    pub fn new(
+        stamps: Arc<Stamps>,
+        view: View,
+        udp: bool,
+        worker: u32,
+        (flows, of): (usize, u32),
+    ) -> Journeys {
         let server = matches!(view, View::Server | View::Nothing);
         Journeys {
             slot: worker_number(worker, server) as usize * WORKER_WORDS + WORKER_HANDED,
             stamps,
             view,
             udp,
+            flows: of,
             sums: Sums::new(),
             requests: vec![None; flows],
         }
@@ -115,6 +136,9 @@ impl Journeys {
 
     /// A transaction that this worker asked for has ended.
     pub fn done(&mut self, flow: u32, start_ns: u64, now_ns: u64) {
+        if !is_followed(flow, self.flows) {
+            return;
+        }
         let own = self.stamps.record(flow, false);
         let mut chain = Chain::new(self.stamps.known, self.udp, Some(start_ns), now_ns);
         chain.sent(&own, Way::Request);
@@ -136,7 +160,7 @@ impl Journeys {
 
     /// A request came to this worker, on its `f`-th flow: the answer before it is long gone.
     pub fn asked(&mut self, f: usize, flow: u32, now_ns: u64) {
-        if self.view != View::Server {
+        if self.view != View::Server || !is_followed(flow, self.flows) {
             return;
         }
         let record = self.stamps.record(flow, true);

@@ -214,7 +214,9 @@ pub struct BudgetLine {
 #[derive(Serialize, Deserialize, JsonSchema, Clone, PartialEq, Debug, Default)]
 #[serde(default)]
 pub struct BudgetTotal {
-    /// Transactions, those that started in the window.
+    /// Flows that were followed: all of a few, an even part of many, since following costs.
+    pub flows: u64,
+    /// Transactions of these flows, those that started in the window.
     pub transactions: u64,
     /// Their mean, nanoseconds: of the asking side the measured round trip, of the answering side
     /// the time inside it.

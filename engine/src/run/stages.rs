@@ -26,6 +26,7 @@ pub(super) struct StageWitness {
     view: View,
     server: bool,
     udp: bool,
+    flows: u32,
     last: Snapshot,
     intervals: Vec<Snapshot>,
 }
@@ -49,6 +50,7 @@ impl StageWitness {
             view,
             server,
             udp: offer.case.proto == Proto::Udp,
+            flows: offer.case.flows,
             last: Snapshot::default(),
             intervals: Vec::new(),
         }
@@ -69,9 +71,13 @@ impl StageWitness {
     }
 
     pub(super) fn follow(&self, socket: BorrowedFd<'_>, key: FlowKey, worker: u32) {
+        let recorded = self.set.stamps.is_some();
+        if recorded && !journey::is_followed(key.flow, self.flows) {
+            return;
+        }
         let record = journey::record_number(key.flow, self.server);
         let place = Place {
-            record: self.set.stamps.as_ref().map(|_| record),
+            record: recorded.then_some(record),
             worker: journey::worker_number(worker, self.server),
         };
         if let Err(error) = self.probes().place(socket, place) {
@@ -128,7 +134,9 @@ impl StageWitness {
         };
         let mut sums = first.clone();
         rest.iter().for_each(|more| sums.merge(more));
-        let journeys = journey::report(&sums, self.view, self.udp, start_ns);
+        let mut journeys = journey::report(&sums, self.view, self.udp, start_ns);
+        let followed = (0..self.flows).filter(|flow| journey::is_followed(*flow, self.flows));
+        journeys.total.flows = followed.count() as u64;
         report.stages.extend(journeys.stages);
         report.budget = journeys.budget;
         report.budget_total = Some(journeys.total);

@@ -257,7 +257,8 @@ pub(super) fn work<B: Backend>(
     mut belongings: Belongings,
     woken: OwnedFd,
 ) -> Option<WorkerOutcome> {
-    let (udp, flows) = (plan.case.proto == Proto::Udp, worker.flows.len());
+    let udp = plan.case.proto == Proto::Udp;
+    let flows = (worker.flows.len(), plan.case.flows);
     let stamps = belongings.stamps.take();
     worker.journeys = stamps.map(|(s, view)| Journeys::new(s, view, udp, plan.index, flows));
     if let Err(error) = worker.settle(belongings, woken) {

@@ -47,6 +47,7 @@ pub fn report(sums: &Sums, view: View, udp: bool, start_ns: u64) -> JourneyRepor
         stages: stages().filter_map(distribution).collect(),
         budget,
         total: BudgetTotal {
+            flows: 0,
             transactions,
             mean_ns: mean(sums.total.sum_ns),
             unattributed_ns: mean(sums.unattributed_ns()),

@@ -32,7 +32,7 @@ impl Bench {
             known: Known::of(known),
         });
         Bench {
-            journeys: Journeys::new(Arc::clone(&stamps), view, udp, 0, 2),
+            journeys: Journeys::new(Arc::clone(&stamps), view, udp, 0, (2, 2)),
             stamps,
             udp,
             view,
@@ -352,4 +352,30 @@ fn what_is_always_slow_is_no_contributor() {
         tail.sentence.starts_with("no single contributor"),
         "{tail:#?}"
     );
+}
+
+#[test]
+fn a_part_of_many_flows_is_followed_on_every_worker() {
+    for flows in [1, 2, 16] {
+        assert!((0..flows).all(|flow| is_followed(flow, flows)));
+    }
+    for flows in [17, 100, 1000, 100_000] {
+        let followed: Vec<u32> = (0..flows).filter(|f| is_followed(*f, flows)).collect();
+        assert!((12..=20).contains(&followed.len()), "{flows}: {followed:?}");
+        for workers in [2, 3, 4] {
+            for worker in 0..workers {
+                let own = followed.iter().filter(|flow| *flow % workers == worker);
+                assert!(own.count() > 0, "{flows} {workers}: {followed:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn flows_that_are_not_followed_do_not_count() {
+    let stamps = Bench::new(View::Whole, false, None).stamps;
+    let mut journeys = Journeys::new(stamps, View::Whole, false, 0, (100, 100));
+    (0..100).for_each(|flow| journeys.done(flow, 1, 2));
+    let followed = (0..100).filter(|flow| is_followed(*flow, 100)).count();
+    assert_eq!(journeys.into_sums().unwrap().total.seen, followed as u64);
 }

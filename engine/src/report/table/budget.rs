@@ -54,9 +54,13 @@ fn lines(report: &KernelReport) -> Vec<String> {
     };
     let share = 100.0 * (1.0 - total.unattributed_ns / total.mean_ns.max(1.0));
     let mut texts = vec![format!(
-        "round trip {} us, mean of {}: {share:.1} % of it in the stages below, us{}",
+        "round trip {} us, mean of {}{}: {share:.1} % of it in the stages below, us{}",
         us(total.mean_ns),
         total.transactions,
+        match total.flows {
+            0 | 1 => String::new(),
+            flows => format!(" on {flows} flows"),
+        },
         match &report.tail {
             Some(tail) => format!(
                 " (in brackets: mean of the slowest {}, {} us)",
@@ -183,6 +187,7 @@ mod tests {
                 line("server", "", "application", 2000.0),
             ],
             budget_total: Some(BudgetTotal {
+                flows: 1,
                 transactions: 100,
                 mean_ns: 20_000.0,
                 unattributed_ns: 1000.0,

@@ -22,6 +22,12 @@ pub(super) fn lines(run: &Run, width: usize) -> String {
         );
         let further = case.probed.iter().map(|probed| &probed.sample);
         for sample in case.samples.iter().chain(further) {
+            for text in held(sample) {
+                let line = format!("{text} [{}]", case.case.name);
+                if !said.contains(&line) {
+                    said.push(line);
+                }
+            }
             for (side, report) in sides(sample) {
                 for text in texts(report) {
                     let line = format!("{side}: {text} [{}]", case.case.name);
@@ -61,6 +67,30 @@ fn sides(sample: &Sample) -> impl Iterator<Item = (&'static str, &KernelReport)>
         .as_ref()
         .map(|report| ("server", report));
     client.into_iter().chain(server)
+}
+
+/// What TCP was held back by, which is no queue's doing: of the time with data outstanding, from
+/// a hundredth on.
+fn held(sample: &Sample) -> Vec<String> {
+    let watched = sides(sample).next().is_some();
+    let groups = sample.groups.iter().filter(|_| watched);
+    let reports = groups.filter_map(|group| group.figures.tcp.as_ref());
+    let both = reports.flat_map(|tcp| [("client", &tcp.client), ("server", &tcp.server)]);
+    let mut texts = Vec::new();
+    for (side, tcp) in both.filter_map(|(side, tcp)| Some((side, tcp.as_ref()?))) {
+        for (limited_us, by) in [
+            (tcp.receiver_limited_us, "the receiver's window"),
+            (tcp.send_buffer_limited_us, "its send buffer"),
+        ] {
+            if limited_us > 0 && limited_us * 100 >= tcp.busy_us {
+                let share = limited_us as f64 * 100.0 / tcp.busy_us.max(1) as f64;
+                texts.push(format!(
+                    "{side}: held back {share:.0} % of the time by {by}"
+                ));
+            }
+        }
+    }
+    texts
 }
 
 fn texts(report: &KernelReport) -> Vec<String> {
@@ -133,7 +163,34 @@ fn texts(report: &KernelReport) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::{DropReport, KernelReport, RetransmitReport, canned};
+    use crate::record::{DropReport, KernelReport, RetransmitReport, Sides, TcpReport, canned};
+
+    #[test]
+    fn what_held_tcp_back_is_no_queue() {
+        let mut run = canned::tour();
+        let sample = &mut run.cases[0].samples[0];
+        let tcp = TcpReport {
+            busy_us: 1_000_000,
+            receiver_limited_us: 250_000,
+            send_buffer_limited_us: 9_999,
+            ..TcpReport::default()
+        };
+        sample.groups[0].figures.tcp = Some(Sides {
+            client: Some(tcp),
+            server: None,
+        });
+        assert_eq!(lines(&run, 200), "");
+        run.cases[0].samples[0].kernel.client = Some(KernelReport {
+            attached: vec!["kfree_skb".to_string()],
+            ..KernelReport::default()
+        });
+        let text = lines(&run, 200);
+        assert!(
+            text.contains("client: held back 25 % of the time by the receiver's window"),
+            "{text}"
+        );
+        assert!(!text.contains("send buffer"), "{text}");
+    }
 
     #[test]
     fn drops_and_causes_of_our_flows_are_said_and_others_are_not() {

@@ -58,6 +58,7 @@ mod tests {
                 })
                 .collect(),
             budget_total: Some(BudgetTotal {
+                flows: 1,
                 transactions: 1000,
                 mean_ns,
                 unattributed_ns,
