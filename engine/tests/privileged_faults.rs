@@ -188,7 +188,12 @@ fn a_full_disk_says_so_and_loses_nothing_else() {
         "the table: {ended:?}"
     );
     let text = std::fs::read_to_string(&path).expect("the other file");
-    assert!(one_document(&text).complete);
+    let run = one_document(&text);
+    let error = run.error.expect("what got out says what did not");
+    assert!(
+        run.complete && error.text.contains(disk.text()),
+        "{error:?}"
+    );
 
     let arguments = format!(
         "--json {}/result.json --output {}",
@@ -198,7 +203,8 @@ fn a_full_disk_says_so_and_loses_nothing_else() {
     std::fs::remove_file(&path).expect("it is there");
     let ended = after(&prepare, &server, &arguments);
     assert_eq!(code(&ended), 4, "{ended:?}");
-    assert!(file.only_run().complete);
+    let run = file.only_run();
+    assert!(run.complete && run.error.is_some(), "{:?}", run.error);
     assert!(
         ended.stdout.contains("tcp stream 128K"),
         "the table: {ended:?}"

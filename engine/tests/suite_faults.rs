@@ -14,7 +14,7 @@ use ringperf::record::{HostFacts, Run, Sample, Severity};
 use support::process::{Ended, RINGPERF, Running, ringperf};
 use support::seccomp::{self, Denied};
 use support::session::{
-    STANDING, Scratch, Server, code, document, vacant_address, wait_for_intervals,
+    STANDING, Scratch, Server, code, document, one_document, vacant_address, wait_for_intervals,
 };
 
 /// A sample that nothing but a fault ends, told of every 100 ms.
@@ -169,6 +169,7 @@ fn the_server_is_killed_in_a_sample() {
         let sample = only_sample(&run);
         let error = sample.error.as_ref().expect("why it ended");
         assert_eq!(error.exit_code, 4, "{error:?}");
+        assert_eq!(run.error.as_ref(), Some(error), "the run's own as well");
         // The server said them before it died.
         let of_server = &sample.intervals.server;
         let counted = of_server
@@ -227,21 +228,34 @@ fn served_within(server: &Server, since: Instant, within: Duration) {
 /// SIGSTOP keeps its connections: no reset, no end, just silence.
 #[test]
 fn the_server_falls_silent() {
-    let server = Server::start(&[]);
-    let kept = Scratch::new("silent");
-    let rest = ["--peer-timeout", "2s", "--output", kept.text()];
-    let client = under_way(&server, &["--test", "rr"], &rest);
-    server.running.signal("STOP");
-    let ended = ends_within(client, Duration::from_secs(2));
-    server.running.signal("CONT");
-    let awake = Instant::now();
-    assert_eq!(code(&ended), 4);
-    let run = document(&ended);
-    something_was_measured(&run);
-    let error = only_sample(&run).error.clone().expect("why it ended");
-    assert!(error.text.contains("nothing arrived"), "{error:?}");
-    assert_eq!(kept.only_run(), run);
-    served_within(&server, awake, Duration::from_secs(2));
+    // None of them fills the path, with a schedule or without.
+    let kinds: [&[&str]; 4] = [
+        &["--test", "rr"],
+        &["--test", "rr", "--rate", "1000", "--depth", "4"],
+        &["--test", "crr"],
+        &["--proto", "udp", "--test", "rr"],
+    ];
+    for kind in kinds {
+        let server = Server::start(&[]);
+        let kept = Scratch::new("silent");
+        let rest = ["--peer-timeout", "2s", "--output", kept.text()];
+        let client = under_way(&server, kind, &rest);
+        server.running.signal("STOP");
+        let ended = ends_within(client, Duration::from_secs(2));
+        server.running.signal("CONT");
+        let awake = Instant::now();
+        assert_eq!(code(&ended), 4);
+        let run = document(&ended);
+        something_was_measured(&run);
+        let error = only_sample(&run).error.clone().expect("why it ended");
+        assert!(error.text.contains("nothing arrived"), "{error:?}");
+        assert_eq!(run.error, Some(error));
+        assert_eq!(kept.only_run(), run);
+        // While crr lasts, the next client's connection would be a transaction.
+        if !kind.contains(&"crr") {
+            served_within(&server, awake, Duration::from_secs(2));
+        }
+    }
 }
 
 #[test]
@@ -255,6 +269,69 @@ fn the_client_falls_silent() {
     let ended = client.ended(STANDING);
     assert_eq!(code(&ended), 4, "{ended:?}");
     something_was_measured(&document(&ended));
+}
+
+/// A process that stands still for two seconds of a sample: who did, and which intervals show it.
+#[test]
+fn a_process_that_stood_still_is_named() {
+    for (side, kind) in [("client", "rr"), ("server", "stream")] {
+        let server = Server::start(&[]);
+        let asked = [
+            "--test",
+            kind,
+            "--duration",
+            "6s",
+            "--warmup",
+            "0s",
+            "--json-stream",
+        ];
+        let client = server.client(&asked);
+        let begun = |line: &str| line.contains("\"type\":\"interval\"");
+        let until = Instant::now() + STANDING;
+        while !client.stdout().lines().any(begun) {
+            assert!(Instant::now() < until, "{}", client.stderr());
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let stopped = if side == "client" {
+            &client
+        } else {
+            &server.running
+        };
+        stopped.signal("STOP");
+        std::thread::sleep(Duration::from_millis(2200));
+        stopped.signal("CONT");
+        let ended = client.ended(STANDING);
+        assert_eq!(code(&ended), 0, "{ended:?}");
+        let (told, last) = ended.stdout.trim_end().rsplit_once('\n').expect("lines");
+        let run = one_document(last);
+        let findings = &only_sample(&run).findings;
+        let text = |code: &str| {
+            let found = findings.iter().find(|finding| finding.code == code);
+            let found = found.unwrap_or_else(|| panic!("no {code}: {findings:?}"));
+            found.text.clone()
+        };
+        assert!(text("stalled").contains("interval"), "{findings:?}");
+        let whose = format!("the {side}'s process did not run for");
+        assert!(text("process-stalled").contains(&whose), "{findings:?}");
+        no_row_is_empty(told, side);
+    }
+}
+
+/// Intervals that passed while nobody could tell of them are one row, as long as they were.
+fn no_row_is_empty(told: &str, side: &str) {
+    let mut seconds = 0.0;
+    for line in told.lines() {
+        let row: serde_json::Value = serde_json::from_str(line).expect("an object");
+        if row["side"] != side {
+            continue;
+        }
+        let group = &row["groups"][0];
+        let of = |name: &str| group[name].as_f64().expect("a number");
+        assert_eq!(of("start_s"), seconds, "{told}");
+        seconds += of("length_s");
+        assert!(of("received_bytes") > 0.0, "{row}");
+    }
+    assert!(seconds >= 5.0, "{told}");
 }
 
 #[test]
@@ -314,27 +391,6 @@ fn interrupted_before_traffic(ended: &Ended) {
     let run = document(ended);
     let error = run.error.expect("said in the document");
     assert_eq!((error.exit_code, run.complete), (130, false), "{error:?}");
-}
-
-/// The server hangs, so that the first signal's end takes its time; the second does not wait.
-#[test]
-fn a_second_signal_ends_at_once() {
-    let server = Server::start(&[]);
-    let client = under_way(&server, &["--test", "stream"], &[]);
-    server.running.signal("STOP");
-    client.signal("INT");
-    std::thread::sleep(Duration::from_millis(300));
-    client.signal("TERM");
-    let from = Instant::now();
-    let ended = client.ended(STANDING);
-    assert_eq!(code(&ended), 143, "{ended:?}");
-    assert!(
-        from.elapsed() < Duration::from_secs(1),
-        "{:?}",
-        from.elapsed()
-    );
-    server.running.signal("CONT");
-    served_within(&server, Instant::now(), Duration::from_secs(2));
 }
 
 #[test]
@@ -699,6 +755,7 @@ fn more_flows_than_descriptors() {
         assert_eq!(code, Some(5), "{stderr}");
         let run = support::session::one_document(&stdout);
         let error = run.cases[0].error.as_ref().expect("the case did not run");
+        assert_eq!(run.error.as_ref(), Some(error), "the run's own as well");
         assert!(run.cases[0].samples.is_empty(), "no traffic");
         for needed in [
             "descriptors",
@@ -795,6 +852,55 @@ fn devices_that_cannot_be_used() {
         "{text}"
     );
     server.serves_the_next();
+}
+
+/// A value beyond what the host has is a usage error; what the host cannot do now is the host's.
+#[test]
+fn addresses_and_ports_that_cannot_be_had() {
+    let server = Server::start(&[]);
+    let (port, vacant) = (server.address.port().to_string(), "0");
+    for (asked, expected, remedy) in [
+        (
+            ["serve", "--bind", "192.0.2.9", "--port", vacant],
+            2,
+            "an address of this host",
+        ),
+        (
+            ["serve", "--bind", "127.0.0.1", "--port", &port],
+            5,
+            "another program has the port",
+        ),
+    ] {
+        let ended = ends_within(ringperf(&asked), Duration::from_secs(1));
+        assert_eq!(code(&ended), expected, "{ended:?}");
+        assert!(error_line(&ended).contains(remedy), "{ended:?}");
+    }
+    let ended = server
+        .client(&["--bind", "192.0.2.9", "--json", "-"])
+        .ended(STANDING);
+    assert_eq!(code(&ended), 2, "{ended:?}");
+    let text = run_error(&document(&ended));
+    assert!(text.contains("--bind"), "{text}");
+}
+
+/// What one option needs is not said of another.
+#[test]
+fn an_option_without_its_privilege_names_what_it_needs() {
+    let server = Server::start(&[]);
+    let denied = Denied {
+        call: libc::SYS_setsockopt,
+        only: Some((2, libc::SO_RCVBUFFORCE as u32)),
+        errno: libc::EPERM,
+    };
+    let mut command = Command::new(RINGPERF);
+    command.args(["run", &server.host(), "--rcvbuf", "1M", "--json", "-"]);
+    let ended = Running::start(seccomp::deny(&mut command, &[denied])).ended(STANDING);
+    assert_eq!(code(&ended), 5, "{ended:?}");
+    let text = run_error(&document(&ended));
+    assert!(
+        text.contains("--rcvbuf") && text.contains("CAP_NET_ADMIN") && !text.contains("device"),
+        "{text}"
+    );
 }
 
 #[test]

@@ -9,7 +9,7 @@ use anyhow::Result;
 use crate::bench::instr;
 use crate::exec::{Show, on_path, run};
 use crate::suites::{Count, Tests, run_suite};
-use crate::{print, say, tidy as rules};
+use crate::{kernels, print, say, tidy as rules};
 
 /// Longest that one step may take, building included.
 const LIMIT: Duration = Duration::from_secs(25 * 60);
@@ -77,6 +77,12 @@ pub fn check(root: &Path, strictness: Strictness) -> Result<u8> {
     say("== instructions");
     if !instructions(root, strictness)? {
         failed.push("instructions");
+    }
+    say("== kernels");
+    if strictness == Strictness::WhatIsHere {
+        say("left out: it boots other kernels (cargo xtask kernels)");
+    } else if !kernels::check(root)? {
+        failed.push("kernels");
     }
     match failed.is_empty() {
         true => say("== everything holds"),

@@ -4,6 +4,7 @@ mod bench;
 mod check;
 mod ebpf;
 mod exec;
+mod kernels;
 mod suites;
 mod tidy;
 
@@ -46,6 +47,8 @@ enum Task {
         #[arg(long)]
         check: bool,
     },
+    /// Boots other kernels under QEMU and looks whether the program and its probes work there.
+    Kernels(kernels::Arguments),
     /// ringperf beside other tools on this machine, as root; instruction counts.
     Bench(bench::Arguments),
 }
@@ -80,6 +83,7 @@ fn task(task: &Task) -> Result<u8> {
             Ok(u8::from(count.failed > 0))
         }
         Task::Ebpf { check } => ebpf::run(*check).map(|()| 0),
+        Task::Kernels(arguments) => kernels::run_asked(&root, arguments),
         Task::Bench(arguments) => bench::run(&root, arguments),
     }
 }

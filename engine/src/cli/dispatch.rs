@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::io::Write;
 
 use clap::Parser;
-use clap::error::ErrorKind;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use log::LevelFilter;
 
 use super::failure::{Failure, command};
@@ -69,10 +69,28 @@ fn unparsed(
         _ => Failure {
             args,
             code: "usage",
-            text,
+            text: negative(args, error).unwrap_or(text),
         }
         .report(out, err),
     }
+}
+
+/// A negative number is read as a flag, of which there is none; what was meant is the value of
+/// the flag before it, and no value is negative.
+fn negative(args: &[OsString], error: &clap::Error) -> Option<String> {
+    let Some(ContextValue::String(unknown)) = error.get(ContextKind::InvalidArg) else {
+        return None;
+    };
+    let number =
+        |arg: &str| arg.starts_with('-') && arg[1..].starts_with(|c: char| c.is_ascii_digit());
+    let words: Vec<&str> = args.iter().filter_map(|arg| arg.to_str()).collect();
+    let pair = words.windows(2).find(|pair| {
+        pair[0].starts_with('-') && number(pair[1]) && pair[1].starts_with(unknown)
+    })?;
+    let (flag, value) = (pair[0], pair[1]);
+    Some(format!(
+        "error: {flag} {value}: no value is negative; `--help` says what it may be"
+    ))
 }
 
 fn prepare_run(

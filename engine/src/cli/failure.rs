@@ -1,8 +1,7 @@
 //! Usage and plan errors: text on stderr, and where JSON was asked for, a document.
 
 use std::ffi::OsString;
-use std::fs::File;
-use std::io::{self, Write};
+use std::io::Write;
 use std::path::Path;
 use std::time::SystemTime;
 
@@ -11,6 +10,8 @@ use crate::plan::JsonTarget;
 use crate::record::exit;
 use crate::record::run::Tool;
 use crate::record::{ErrorReport, Run, SCHEMA};
+use crate::report::json;
+use crate::store::runfile;
 use crate::units::rfc3339;
 
 /// Letters of `run` that take no value, and may stand before `J` in one argument.
@@ -80,24 +81,21 @@ impl Failure<'_> {
             return exit::USAGE;
         };
         let written = match &target {
-            JsonTarget::Stdout => self.write_document(text, out),
+            JsonTarget::Stdout => out
+                .write_all(json::render_line(&self.document(text)).as_bytes())
+                .and_then(|()| out.flush())
+                .map_err(|error| format!("the JSON document was not written: {error}")),
             JsonTarget::Path(path) => {
-                File::create(path).and_then(|mut file| self.write_document(text, &mut file))
+                runfile::save_as(path, &self.document(text)).map_err(|error| error.to_string())
             }
         };
         match written {
             Ok(()) => exit::USAGE,
             Err(error) => {
-                let _ = writeln!(err, "error: the JSON document was not written: {error}");
+                let _ = writeln!(err, "error: {error}");
                 exit::worst(&[exit::USAGE, exit::FAILED])
             }
         }
-    }
-
-    fn write_document(&self, text: &str, out: &mut dyn Write) -> io::Result<()> {
-        serde_json::to_writer(&mut *out, &self.document(text))?;
-        out.write_all(b"\n")?;
-        out.flush()
     }
 
     fn document(&self, text: &str) -> Run {

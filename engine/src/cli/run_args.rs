@@ -10,19 +10,20 @@ use crate::plan::{
     Wait,
 };
 use crate::units::{
-    CpuList, ParseError, PerSecond, parse_bitrate, parse_count, parse_duration, parse_size,
+    CpuList, ParseError, PerSecond, parse_address, parse_bitrate, parse_count, parse_duration,
+    parse_number, parse_size,
 };
 
 /// What can be typed after `run`.
 #[derive(Args, Debug)]
 #[command(after_help = AFTER_HELP)]
 pub(super) struct RunArgs {
-    /// Server: a name, 192.0.2.1, ::1 or [::1], each also with :PORT; none is loopback, in this
-    /// process
+    /// Server: a name, 192.0.2.1, ::1 or [::1]; with a port name:PORT, 192.0.2.1:PORT or
+    /// [::1]:PORT [default: none, both sides in this process over loopback]
     #[arg(value_name = "HOST[:PORT]")]
     pub(super) host: Option<TypedHost>,
 
-    /// Port of the server [default: 5301]
+    /// Port of the server, 1 to 65535 [default: 5301]
     #[arg(short, long, value_name = "PORT")]
     pub(super) port: Option<u16>,
 
@@ -46,7 +47,9 @@ const AFTER_HELP: &str = "\
 Sizes: bytes, K M G T = 1024. Rates and bitrates: per second, K M G T = 1000.
 Durations: ns us ms s m h d; a bare number is seconds.
 An option applies to both sides unless its name says which.
-Exit codes: 0 ok, 2 usage, 3 no data, 4 the other side or a case failed, 5 this host cannot.";
+Exit codes: 0 ok; 1 a comparison or threshold failed; 2 usage or plan error, or a value beyond
+what the host has; 3 no data; 4 the other side, a case or the own output failed; 5 this host
+cannot run it (a limit or privilege is missing); 130 ended by Ctrl-C; 143 by SIGTERM.";
 
 /// `on` or `off`.
 fn on_off(text: &str) -> Result<bool, ParseError> {
@@ -55,6 +58,12 @@ fn on_off(text: &str) -> Result<bool, ParseError> {
         "off" => Ok(false),
         _ => Err(ParseError::new("a switch", text, "choose on or off")),
     }
+}
+
+/// A number that may be a DSCP code point; the plan's rules have its bounds.
+fn dscp(text: &str) -> Result<u8, ParseError> {
+    let wide = ParseError::new("a code point", text, "it must be from 0 to 63");
+    u8::try_from(parse_number(text)?).map_err(|_| wide)
 }
 
 /// The dimensions.
@@ -78,41 +87,46 @@ pub(super) struct MatrixArgs {
     #[arg(short = 'R', long = "reverse", conflicts_with = "test")]
     pub(super) reverse: bool,
 
-    /// Bytes of a message; rr and crr: of request and response, A/B where they differ
-    /// [default: TCP streams 128K, UDP streams the path's MTU less headers, rr and crr 1]
+    /// Bytes of a message, 1 to 64M (UDP to 65507); rr and crr: of request and response, A/B
+    /// where they differ [default: TCP streams 128K, UDP streams the path's MTU less headers,
+    /// rr and crr 1]
     #[arg(short = 'l', long, value_name = "SIZE,..", value_delimiter = ',')]
     pub(super) size: Vec<SizeSpec>,
 
-    /// Flows per direction [default: 1]
+    /// Flows per direction, 1 to 1000000 [default: 1]
     #[arg(short = 'P', long, value_name = "N,..", value_delimiter = ',')]
+    #[arg(value_parser = parse_number)]
     pub(super) flows: Vec<u32>,
 
-    /// Pinned threads, each with its own ring and its share of the flows [default: 1]
-    #[arg(long, value_name = "N,..", value_delimiter = ',')]
+    /// Pinned threads of each side, each with its own ring and its share of the flows,
+    /// 1 to 1024 [default: 1]
+    #[arg(long, value_name = "N,..", value_delimiter = ',', value_parser = parse_number)]
     pub(super) workers: Vec<u32>,
 
-    /// Workers of the client only
-    #[arg(long, value_name = "N")]
+    /// Workers of the client only, 1 to 1024 [default: --workers]
+    #[arg(long, value_name = "N", value_parser = parse_number)]
     pub(super) client_workers: Option<u32>,
 
-    /// Workers of the server only
-    #[arg(long, value_name = "N")]
+    /// Workers of the server only, 1 to 1024 [default: --workers]
+    #[arg(long, value_name = "N", value_parser = parse_number)]
     pub(super) server_workers: Option<u32>,
 
-    /// Per flow, requests outstanding [default: 1] or sends in flight [default: the engine's]
-    #[arg(long, value_name = "N,..", value_delimiter = ',')]
+    /// Per flow, requests outstanding [default: 1] or sends in flight [default: the engine's
+    /// choice], 1 to 65536
+    #[arg(long, value_name = "N,..", value_delimiter = ',', value_parser = parse_number)]
     pub(super) depth: Vec<u32>,
 
-    /// Open loop: messages or transactions per second, of each flow (1000/flow) or of all flows
-    /// of a direction together (100K/total, also without a word) [default: closed loop]
+    /// Open loop: messages or transactions per second, 0.001 to 1T, of each flow (1000/flow) or of
+    /// all flows of a direction together (100K/total, also without a word) [default: closed loop]
     #[arg(long, value_name = "RATE,..", value_delimiter = ',')]
     pub(super) rate: Vec<PerSecond>,
 
-    /// Open loop: payload bits per second of all flows of a direction together
+    /// Open loop: payload bits per second of all flows of a direction together, 1 to 1000T
+    /// [default: closed loop]
     #[arg(long, value_name = "BITS,..", value_delimiter = ',', value_parser = parse_bitrate)]
     pub(super) bitrate: Vec<u64>,
 
-    /// The same as --bitrate (iperf3's -b is per stream)
+    /// The same as --bitrate, one value (iperf3's -b is per stream)
     #[arg(short = 'b', value_name = "BITS", conflicts_with = "bitrate")]
     #[arg(value_parser = parse_bitrate)]
     pub(super) iperf_bitrate: Option<u64>,
@@ -126,27 +140,29 @@ pub(super) struct MatrixArgs {
 #[derive(Args, Debug)]
 #[command(next_help_heading = "How long")]
 pub(super) struct TimeArgs {
-    /// Measured time of a sample [default: 10s; tour: 2s]
+    /// Measured time of a sample, 10ms to 365d [default: 10s; tour: 2s]
     #[arg(short = 't', long, value_name = "DURATION", value_parser = parse_duration)]
     pub(super) duration: Option<u64>,
 
-    /// Exactly so many payload bytes per direction in place of a duration (streams)
+    /// Exactly so many payload bytes per direction, 1 to 8192T, in place of a duration (streams)
+    /// [default: none]
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub(super) bytes: Option<u64>,
 
-    /// Exactly so many transactions (streams: messages per direction) in place of a duration
+    /// Exactly so many transactions (streams: messages per direction), 1 to 9007199254740992,
+    /// in place of a duration [default: none]
     #[arg(long, value_name = "N", value_parser = parse_count)]
     pub(super) transactions: Option<u64>,
 
-    /// Uncounted traffic before it [default: 1s; tour: 0.5s; none with exact amounts]
+    /// Uncounted traffic before it, 0s to 365d [default: 1s; tour: 0.5s; none with exact amounts]
     #[arg(short = 'O', long, value_name = "DURATION", value_parser = parse_duration)]
     pub(super) warmup: Option<u64>,
 
-    /// Timed repetitions of each case [default: 1]
-    #[arg(long, value_name = "N")]
+    /// Timed repetitions of each case, 1 to 1000000 [default: 1]
+    #[arg(long, value_name = "N", value_parser = parse_number)]
     pub(super) samples: Option<u32>,
 
-    /// Interval of the reports, 100ms at least [default: 1s]
+    /// Interval of the reports, 100ms to 365d [default: 1s]
     #[arg(short = 'i', long, value_name = "DURATION", value_parser = parse_duration)]
     pub(super) interval: Option<u64>,
 }
@@ -160,11 +176,11 @@ pub(super) struct PlaceArgs {
     #[arg(long, value_name = "LIST")]
     pub(super) cpus: Option<CpuList>,
 
-    /// CPUs of the client only
+    /// CPUs of the client only [default: --cpus]
     #[arg(long, value_name = "LIST")]
     pub(super) client_cpus: Option<CpuList>,
 
-    /// CPUs of the server only
+    /// CPUs of the server only [default: --cpus]
     #[arg(long, value_name = "LIST")]
     pub(super) server_cpus: Option<CpuList>,
 
@@ -172,11 +188,11 @@ pub(super) struct PlaceArgs {
     #[arg(long, value_name = "HOW")]
     pub(super) wait: Option<Wait>,
 
-    /// How the client's workers wait
+    /// How the client's workers wait [default: --wait]
     #[arg(long, value_name = "HOW")]
     pub(super) client_wait: Option<Wait>,
 
-    /// How the server's workers wait
+    /// How the server's workers wait [default: --wait]
     #[arg(long, value_name = "HOW")]
     pub(super) server_wait: Option<Wait>,
 
@@ -186,34 +202,39 @@ pub(super) struct PlaceArgs {
     #[arg(long, value_name = "ENGINE")]
     pub(super) engine: Option<Engine>,
 
-    /// What drives the client's sockets
+    /// What drives the client's sockets [default: --engine]
     #[arg(long, value_name = "ENGINE")]
     pub(super) client_engine: Option<Engine>,
 
-    /// What drives the server's sockets
+    /// What drives the server's sockets [default: --engine]
     #[arg(long, value_name = "ENGINE")]
     pub(super) server_engine: Option<Engine>,
 
-    /// Microseconds that the kernel polls the NIC before it sleeps (SO_BUSY_POLL)
-    #[arg(long, value_name = "USEC")]
+    /// Microseconds that the kernel polls the NIC before it sleeps (SO_BUSY_POLL), 1 to 1000000
+    /// [default: the system's]
+    #[arg(long, value_name = "USEC", value_parser = parse_number)]
     pub(super) busy_poll: Option<u32>,
 
-    /// Busy polling of the client only
-    #[arg(long, value_name = "USEC")]
+    /// Busy polling of the client only, 1 to 1000000 [default: --busy-poll]
+    #[arg(long, value_name = "USEC", value_parser = parse_number)]
     pub(super) client_busy_poll: Option<u32>,
 
-    /// Busy polling of the server only
-    #[arg(long, value_name = "USEC")]
+    /// Busy polling of the server only, 1 to 1000000 [default: --busy-poll]
+    #[arg(long, value_name = "USEC", value_parser = parse_number)]
     pub(super) server_busy_poll: Option<u32>,
 
     /// What of the kernel is watched, on both sides: auto (drops, retransmissions, resets, where
     /// permitted, and one more sample with the stages), on (the stages of each packet's way in
     /// every sample, which slows it), off, only (nothing but the one sample with the stages)
+    /// [default: auto]
     #[arg(long, value_name = "auto|on|off|only")]
     pub(super) probes: Option<ProbeUse>,
+
     /// A diagnostic: leave one tracepoint of the probes alone, to see what is lost without it
+    /// [default: none is]
     #[arg(long, value_name = "TRACEPOINT", hide_short_help = true)]
     pub(super) probes_without: Option<String>,
+
     /// Plain buffers and a wake-up per arrival: nothing that the engine chooses by itself
     #[arg(long)]
     pub(super) as_application: bool,
@@ -223,11 +244,11 @@ pub(super) struct PlaceArgs {
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Sockets")]
 pub(super) struct SocketArgs {
-    /// Source address of the client's flows
-    #[arg(short = 'B', long, value_name = "ADDR")]
+    /// Source address of the client's flows [default: the route's]
+    #[arg(short = 'B', long, value_name = "ADDR", value_parser = parse_address)]
     pub(super) bind: Option<IpAddr>,
 
-    /// Interface of the client's flows (SO_BINDTODEVICE)
+    /// Interface of the client's flows (SO_BINDTODEVICE) [default: the route's]
     #[arg(long, value_name = "IFACE")]
     pub(super) device: Option<String>,
 
@@ -240,19 +261,21 @@ pub(super) struct SocketArgs {
     #[arg(short = 'C', long, value_name = "NAME")]
     pub(super) congestion: Option<String>,
 
-    /// TCP maximum segment size, bytes [default: the path's]
-    #[arg(short = 'M', long, value_name = "BYTES")]
+    /// TCP maximum segment size, bytes, 88 to 32767 [default: the path's]
+    #[arg(short = 'M', long, value_name = "BYTES", value_parser = parse_number)]
     pub(super) mss: Option<u32>,
 
-    /// Send and receive buffers of fixed size [default: the kernel tunes them]
+    /// Send and receive buffers of fixed size, bytes, 1 to 1G [default: the kernel tunes them]
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub(super) window: Option<u64>,
 
-    /// Receive buffer of fixed size beyond the system's limit (needs CAP_NET_ADMIN)
+    /// Receive buffer of fixed size beyond the system's limit (needs CAP_NET_ADMIN), bytes,
+    /// 1 to 1G [default: the kernel tunes it]
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub(super) rcvbuf: Option<u64>,
 
-    /// Highest bits per second of a flow, paced by the kernel (SO_MAX_PACING_RATE)
+    /// Highest bits per second of a flow, paced by the kernel (SO_MAX_PACING_RATE), 8 to 1000T
+    /// [default: no limit]
     #[arg(long, value_name = "BITS", value_parser = parse_bitrate)]
     pub(super) pacing: Option<u64>,
 
@@ -264,8 +287,8 @@ pub(super) struct SocketArgs {
     #[arg(long, value_name = "HOW")]
     pub(super) close: Option<CloseKind>,
 
-    /// DSCP code point of the packets, 0 to 63
-    #[arg(long, value_name = "N")]
+    /// DSCP code point of the packets, 0 to 63 [default: 0]
+    #[arg(long, value_name = "N", value_parser = dscp)]
     pub(super) dscp: Option<u8>,
 }
 
@@ -277,12 +300,12 @@ pub(super) struct MessageArgs {
     #[arg(long, value_name = "HOW")]
     pub(super) receive: Option<Receive>,
 
-    /// Messages per send operation (TCP streams) [default: 1]
-    #[arg(long, value_name = "N")]
+    /// Messages per send operation (TCP streams), 1 to 65536 [default: 1]
+    #[arg(long, value_name = "N", value_parser = parse_number)]
     pub(super) coalesce: Option<u32>,
 
-    /// Datagrams per send operation, cut by the kernel (UDP streams) [default: 1]
-    #[arg(long, value_name = "N")]
+    /// Datagrams per send operation, cut by the kernel (UDP streams), 1 to 128 [default: 1]
+    #[arg(long, value_name = "N", value_parser = parse_number)]
     pub(super) gso: Option<u32>,
 
     /// Let the kernel merge datagrams for the receiver (UDP streams)
@@ -293,7 +316,7 @@ pub(super) struct MessageArgs {
     #[arg(long)]
     pub(super) fragment: bool,
 
-    /// Time between a complete request and its answer (rr, crr) [default: 0]
+    /// Time between a complete request and its answer (rr, crr), 0s to 1m [default: 0s]
     #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     pub(super) think: Option<u64>,
 
@@ -306,15 +329,15 @@ pub(super) struct MessageArgs {
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Session")]
 pub(super) struct SessionArgs {
-    /// Try to reach the server for this long [default: try once]
+    /// Try to reach the server for this long, 1ms to 1d [default: try once]
     #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     pub(super) wait_for_server: Option<u64>,
 
-    /// After this long a UDP request counts as lost [default: 1s]
+    /// After this long a UDP request counts as lost, 1ms to 1m [default: 1s]
     #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     pub(super) timeout: Option<u64>,
 
-    /// End when nothing at all came from the other side for this long, 2s at least [default: 5s]
+    /// End when nothing at all came from the other side for this long, 2s to 1h [default: 5s]
     #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     pub(super) peer_timeout: Option<u64>,
 }
@@ -323,7 +346,7 @@ pub(super) struct SessionArgs {
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Output")]
 pub(super) struct OutputArgs {
-    /// Free text that stands in the result
+    /// Free text that stands in the result, 1000 bytes at most [default: none]
     #[arg(long, value_name = "TEXT")]
     pub(super) title: Option<String>,
 
@@ -331,7 +354,8 @@ pub(super) struct OutputArgs {
     #[arg(short, long)]
     pub(super) quiet: bool,
 
-    /// Write the result as one JSON document to a file, or with - to stdout in place of the table
+    /// Write the result as one JSON document to a file beside the table, or with - to stdout in
+    /// place of it [default: the table alone]
     #[arg(long, value_name = "PATH|-")]
     pub(super) json: Option<PathBuf>,
 
@@ -339,11 +363,11 @@ pub(super) struct OutputArgs {
     #[arg(short = 'J', conflicts_with = "json")]
     pub(super) json_stdout: bool,
 
-    /// Write a JSON object per interval to stdout, and the document last
+    /// Write a JSON object per interval to stdout, and the document last, in place of the table
     #[arg(long)]
     pub(super) json_stream: bool,
 
-    /// Keep every run as UUID.json in this directory, interrupted ones too
+    /// Keep every run as UUID.json in this directory, interrupted ones too [default: not kept]
     #[arg(long, value_name = "DIR")]
     pub(super) output: Option<PathBuf>,
 }

@@ -146,7 +146,8 @@ fn bind_refused(source: SocketAddr, error: io::Error) -> Refusal {
 
 fn option_refused(flag: &str, value: &str, error: io::Error) -> Refusal {
     let (code, remedy) = match error.raw_os_error() {
-        Some(libc::EPERM) => (5, "; it needs CAP_NET_ADMIN (or CAP_NET_RAW for a device)"),
+        Some(libc::EPERM) if flag == "--device" => (5, "; it needs CAP_NET_RAW or CAP_NET_ADMIN"),
+        Some(libc::EPERM) => (5, "; it needs CAP_NET_ADMIN"),
         Some(libc::ENODEV) => (2, "; `ip link` lists the interfaces"),
         _ => (2, ""),
     };

@@ -21,6 +21,7 @@ pub fn read(root: &Path, path_interface: Option<&str>) -> HostFacts {
     };
     HostFacts {
         hostname: kernel("hostname"),
+        boot_id: kernel("random/boot_id"),
         kernel: kernel("osrelease"),
         architecture: architecture(&root),
         cpu_model: cpu_model(&root),

@@ -16,8 +16,29 @@ const OPEN_ENDED_INTERVALS: usize = 1 << 20;
 /// Batches that travel between a worker and the control thread.
 const BATCHES: usize = 4;
 
-/// One interval of one group: sent bytes and messages, received bytes and messages, transactions.
-type Cell = [u64; 5];
+/// One interval of one group: sent bytes and messages, received bytes and messages, transactions
+/// that started in it and are done, transactions completed in it.
+type Cell = [u64; 6];
+
+/// What an interval of a group has counted.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct Counted {
+    /// Payload.
+    pub counters: Counters,
+    /// Transactions that started in it and are done.
+    pub transactions: u64,
+    /// Transactions completed in it.
+    pub completed: u64,
+}
+
+impl Counted {
+    /// Adds what another worker or another interval has counted.
+    pub fn add(&mut self, other: &Counted) {
+        self.counters.add(&other.counters);
+        self.transactions = self.transactions.saturating_add(other.transactions);
+        self.completed = self.completed.saturating_add(other.completed);
+    }
+}
 
 /// The instants that separate warm-up, window and after, CLOCK_MONOTONIC nanoseconds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -52,11 +73,9 @@ pub struct RecorderPlan {
 /// The part of a batch that belongs to one group.
 #[derive(Debug)]
 pub struct BatchGroup {
-    /// What the interval that just ended has counted so far; in the warm-up, which has no
+    /// What the intervals that just ended have counted so far; in the warm-up, which has no
     /// account of its own, what was added to the lifetime's.
-    pub counters: Counters,
-    /// Transactions that started in it and are done.
-    pub transactions: u64,
+    pub counted: Counted,
     /// Counts since the beginning.
     pub lifetime: Counters,
     /// Latencies recorded since the last batch.
@@ -72,6 +91,9 @@ pub struct BatchGroup {
 pub struct Batch {
     /// Number of the interval that just ended, negative in the warm-up.
     pub index: i64,
+    /// Number of the first interval that it tells of: an earlier one where the worker was held up
+    /// while others ended.
+    pub first: i64,
     /// One per group.
     pub groups: Vec<BatchGroup>,
 }
@@ -79,8 +101,7 @@ pub struct Batch {
 impl Batch {
     fn new(plan: &RecorderPlan) -> Box<Batch> {
         let group = || BatchGroup {
-            counters: Counters::default(),
-            transactions: 0,
+            counted: Counted::default(),
             lifetime: Counters::default(),
             latency: plan.latency.then(Recorded::new),
             connect: plan.connect.then(Recorded::new),
@@ -88,6 +109,7 @@ impl Batch {
         };
         Box::new(Batch {
             index: 0,
+            first: 0,
             groups: (0..plan.groups).map(|_| group()).collect(),
         })
     }
@@ -129,8 +151,8 @@ pub struct Remains {
     pub rest: Box<Batch>,
     /// The marks in force at the end.
     pub marks: Option<Marks>,
-    /// Intervals of the window, by index then group: counters and transactions.
-    pub intervals: Vec<Vec<(Counters, u64)>>,
+    /// Intervals of the window, by index then group.
+    pub intervals: Vec<Vec<Counted>>,
     /// Per group, counts since the beginning.
     pub lifetime: Vec<Counters>,
 }
@@ -143,6 +165,8 @@ pub struct Recorder {
     cells: Vec<Cell>,
     current: (u64, u64, usize),
     next_flush_ns: u64,
+    /// Number of the first interval that no batch has told of.
+    untold: i64,
     lifetime: Vec<Counters>,
     flushed: Vec<Counters>,
     batch: Box<Batch>,
@@ -164,9 +188,10 @@ impl Recorder {
         let recorder = Recorder {
             plan,
             marks: None,
-            cells: vec![[0; 5]; intervals * plan.groups],
+            cells: vec![[0; 6]; intervals * plan.groups],
             current: (u64::MAX, 0, 0),
             next_flush_ns: u64::MAX,
+            untold: 0,
             lifetime: vec![Counters::default(); plan.groups],
             flushed: vec![Counters::default(); plan.groups],
             batch: Batch::new(&plan),
@@ -197,6 +222,7 @@ impl Recorder {
         if self.next_flush_ns <= start_ns {
             self.next_flush_ns += self.plan.interval_ns;
         }
+        self.untold = self.ending(self.next_flush_ns, marks.t0_ns);
         marks
     }
 
@@ -276,6 +302,16 @@ impl Recorder {
         cell[1] += messages;
     }
 
+    /// A transaction has its whole answer now; whether that is in the window.
+    #[inline]
+    pub fn completed(&mut self, group: usize, now_ns: u64) -> bool {
+        let inside = self.in_window(now_ns);
+        if inside {
+            self.cell(group, now_ns)[5] += 1;
+        }
+        inside
+    }
+
     /// A transaction of the window is done: counted in the interval in which it started.
     #[inline]
     pub fn done(&mut self, group: usize, start_ns: u64, latency_ns: u64) {
@@ -327,14 +363,29 @@ impl Recorder {
         }
     }
 
+    /// Number of the interval that ends at an instant.
+    fn ending(&self, at_ns: u64, t0_ns: u64) -> i64 {
+        (at_ns as i64 - t0_ns as i64) / self.plan.interval_ns as i64 - 1
+    }
+
     fn flush(&mut self, now_ns: u64) {
         let Some(marks) = self.marks else { return };
         let interval = self.plan.interval_ns;
         self.next_flush_ns += (now_ns - self.next_flush_ns) / interval * interval;
-        let ended = self.next_flush_ns as i64 - marks.t0_ns as i64;
+        let index = self.ending(self.next_flush_ns, marks.t0_ns);
         self.next_flush_ns += interval;
-        let index = ended / interval as i64 - 1;
-        self.fill(index);
+        // Where this thread was held up beyond the window's end, the window's last comes first.
+        let last = (self.cells.len() / self.plan.groups) as i64 - 1;
+        let first = self.untold.min(index);
+        self.fill(
+            first,
+            if first <= last {
+                index.min(last)
+            } else {
+                index
+            },
+        );
+        self.untold = index + 1;
         if let Ok(fresh) = self.empty.pop() {
             let full = std::mem::replace(&mut self.batch, fresh);
             if let Err(rtrb::PushError::Full(back)) = self.full.push(full) {
@@ -343,23 +394,31 @@ impl Recorder {
         }
     }
 
-    fn fill(&mut self, index: i64) {
-        self.batch.index = index;
+    /// Fills the batch with what the intervals from one to another have counted.
+    fn fill(&mut self, first: i64, index: i64) {
+        (self.batch.first, self.batch.index) = (first, index);
+        let groups = self.plan.groups;
+        let rows = self.cells.len() / groups;
+        let bound = |index: i64| usize::try_from(index).map_or(0, |at| at.min(rows));
+        let told = bound(first)..bound(index.saturating_add(1));
         for (g, group) in self.batch.groups.iter_mut().enumerate() {
             group.lifetime = self.lifetime[g];
-            let at = usize::try_from(index)
-                .ok()
-                .map(|i| i * self.plan.groups + g);
-            let cell = at
-                .and_then(|i| self.cells.get(i))
-                .copied()
-                .unwrap_or_default();
-            (group.counters, group.transactions) = split(&cell);
+            group.counted = Counted::default();
+            for row in told.clone() {
+                group.counted.add(&split(&self.cells[row * groups + g]));
+            }
             if index < 0 {
-                group.counters = self.lifetime[g].since(&self.flushed[g]);
-                if self.plan.latency {
-                    group.transactions = group.counters.received_messages;
-                }
+                let counters = self.lifetime[g].since(&self.flushed[g]);
+                let done = if self.plan.latency {
+                    counters.received_messages
+                } else {
+                    0
+                };
+                group.counted = Counted {
+                    counters,
+                    transactions: done,
+                    completed: done,
+                };
             }
             self.flushed[g] = self.lifetime[g];
         }
@@ -367,7 +426,7 @@ impl Recorder {
 
     /// Ends recording.
     pub fn finish(mut self) -> Remains {
-        self.fill(i64::MAX);
+        self.fill(i64::MAX, i64::MAX);
         let groups = self.plan.groups;
         let used = match self.marks {
             Some(m) if m.t1_ns != u64::MAX => {
@@ -376,7 +435,7 @@ impl Recorder {
             _ => self
                 .cells
                 .iter()
-                .rposition(|c| *c != [0; 5])
+                .rposition(|c| *c != [0; 6])
                 .map_or(0, |i| i / groups + 1),
         };
         let rows = self.cells.chunks(groups).take(used);
@@ -415,12 +474,15 @@ impl Recorder {
     }
 }
 
-fn split(cell: &Cell) -> (Counters, u64) {
-    let counters = Counters {
-        sent_bytes: cell[0],
-        sent_messages: cell[1],
-        received_bytes: cell[2],
-        received_messages: cell[3],
-    };
-    (counters, cell[4])
+fn split(cell: &Cell) -> Counted {
+    Counted {
+        counters: Counters {
+            sent_bytes: cell[0],
+            sent_messages: cell[1],
+            received_bytes: cell[2],
+            received_messages: cell[3],
+        },
+        transactions: cell[4],
+        completed: cell[5],
+    }
 }

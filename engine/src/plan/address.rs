@@ -29,6 +29,9 @@ impl fmt::Display for HostPort {
 }
 
 /// A host as typed: `name`, `name:port`, `192.0.2.1:port`, `::1`, `[::1]`, `[::1]:port`.
+///
+/// An IPv6 address without brackets has no port. Where its last group looks like one
+/// (`::1:5390`) it is refused: nothing tells which was meant.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TypedHost {
     /// Name or address; an IPv6 address stands without brackets and may carry a zone.
@@ -53,6 +56,7 @@ impl fmt::Display for TypedHost {
                 port,
             }
             .fmt(f),
+            None if looks_like_a_port(&self.host).is_some() => write!(f, "[{}]", self.host),
             None => f.write_str(&self.host),
         }
     }
@@ -63,6 +67,12 @@ impl FromStr for TypedHost {
 
     fn from_str(text: &str) -> Result<TypedHost, ParseError> {
         let error = |reason: &str| ParseError::new("a host", text, reason);
+        if let Some((host, port)) = looks_like_a_port(text) {
+            let reason = format!(
+                "write [{host}]:{port} for port {port} of {host}, or [{text}] for that address"
+            );
+            return Err(error(&reason));
+        }
         let (host, port) = if is_ipv6(text) {
             (text, None)
         } else if let Some(rest) = text.strip_prefix('[') {
@@ -86,7 +96,8 @@ impl FromStr for TypedHost {
         if host.is_empty() || host.starts_with('-') || host.contains(forbidden) {
             return Err(error("write a name or an address, with or without :PORT"));
         }
-        let port = port.map(|port| typed_port(port).ok_or_else(|| error("its port is wrong")));
+        let port = port
+            .map(|port| typed_port(port).ok_or_else(|| error("its port must be from 1 to 65535")));
         Ok(TypedHost {
             host: host.to_string(),
             port: port.transpose()?,
@@ -106,6 +117,17 @@ fn is_ipv6(text: &str) -> bool {
         }
         None => text.parse::<Ipv6Addr>().is_ok(),
     }
+}
+
+/// Lowest number that is taken for a port where it could as well be a group of an address.
+const LOWEST: u16 = 1024;
+
+/// An IPv6 address whose last group may have been meant as a port: what stands before it, and
+/// the port.
+fn looks_like_a_port(text: &str) -> Option<(&str, u16)> {
+    let (host, last) = text.rsplit_once(':')?;
+    let port = typed_port(last).filter(|port| *port >= LOWEST)?;
+    (is_ipv6(text) && is_ipv6(host)).then_some((host, port))
 }
 
 fn typed_port(text: &str) -> Option<u16> {
@@ -132,6 +154,11 @@ mod tests {
             ("fe80::1%eth0", "fe80::1%eth0", None),
             ("[fe80::1%eth0]:5301", "fe80::1%eth0", Some(5301)),
             ("2001:db8::5301", "2001:db8::5301", None),
+            ("fd00::1:53", "fd00::1:53", None),
+            ("fd00::1:abcd", "fd00::1:abcd", None),
+            ("1:2:3:4:5:6:7:5390", "1:2:3:4:5:6:7:5390", None),
+            ("[::1:5390]", "::1:5390", None),
+            ("[::1:5390]:5301", "::1:5390", Some(5301)),
         ] {
             let typed: TypedHost = text.parse().unwrap();
             assert_eq!((typed.host.as_str(), typed.port), (host, port), "{text}");
@@ -153,9 +180,20 @@ mod tests {
             "-a",
             "a:",
             "fe80::1%",
+            "::1:5390",
+            "fd00::1:1024",
+            "fe80::1%eth0:5301",
             "[fe80::1%a b]:1",
         ] {
             assert!(text.parse::<TypedHost>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_may_be_a_port_is_explained() {
+        let error = "::1:5390".parse::<TypedHost>().unwrap_err().to_string();
+        for wanted in ["[::1]:5390", "[::1:5390]"] {
+            assert!(error.contains(wanted), "{error}");
         }
     }
 

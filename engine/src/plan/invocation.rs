@@ -50,6 +50,9 @@ pub struct ServeOptions {
     pub cpus: Vec<u32>,
     /// End after one session.
     pub one_off: bool,
+    /// Write a JSON object to standard output for the listener and for each session's begin, end
+    /// and refusal.
+    pub json_stream: bool,
     /// Sessions at once.
     pub max_sessions: u32,
     /// Longest sample that is accepted, warm-up included, nanoseconds.

@@ -294,6 +294,11 @@ fn the_port_is_the_hosts_or_the_flags_or_5301() {
     assert_eq!(Spec::default().host_port(), None);
 }
 
+/// Some numbers in any order, none twice.
+fn distinct(range: std::ops::Range<u32>, most: usize) -> impl Strategy<Value = Vec<u32>> {
+    proptest::collection::hash_set(range, 0..=most).prop_map(|set| set.into_iter().collect())
+}
+
 fn matrices() -> impl Strategy<Value = Spec> {
     let loads = prop_oneof![
         Just((vec![], vec![])),
@@ -310,9 +315,9 @@ fn matrices() -> impl Strategy<Value = Spec> {
         subsequence(vec![1u64, 64, 1000, 1024, 65_507], 0..=5),
     );
     let rest = (
-        proptest::collection::vec(1u32..200, 0..4),
-        proptest::collection::vec(1u32..9, 0..3),
-        proptest::collection::vec(1u32..70, 0..3),
+        distinct(1..200, 3),
+        distinct(1..9, 2),
+        distinct(1..70, 2),
         subsequence(vec![Family::V4, Family::V6, Family::Any], 0..=3),
         select(vec![None, Some(1), Some(3)]),
     );

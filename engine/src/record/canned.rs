@@ -113,6 +113,7 @@ pub fn rr(done: u64, p50: u64) -> Figures {
         transactions: Some(Transactions {
             started: done + 1,
             done,
+            completed: done,
             in_flight: 1,
             per_second: done as f64 / 10.0,
             ..Transactions::default()

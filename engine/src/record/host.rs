@@ -33,6 +33,8 @@ pub struct NicFacts {
 pub struct HostFacts {
     /// Host name.
     pub hostname: String,
+    /// The kernel's identifier of this boot: two hosts with the same one are one machine.
+    pub boot_id: String,
     /// Kernel release.
     pub kernel: String,
     /// CPU architecture.

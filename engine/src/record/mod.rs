@@ -11,7 +11,6 @@ pub mod progress;
 pub mod read;
 pub mod run;
 pub mod side;
-pub mod stamp;
 
 pub use host::{HostFacts, NicFacts};
 pub use kernel::{
@@ -29,7 +28,6 @@ pub use side::{
     Counters, CpuReport, CpuTime, EngineReport, Finding, FlowReport, GroupReport, Interval,
     Severity, SideReport, TcpReport, Transactions, UdpFlow, UdpReport,
 };
-pub use stamp::rfc3339;
 
 /// Name and version of the document's schema.
 pub const SCHEMA: &str = "ringperf.result/1";

@@ -120,7 +120,8 @@ pub struct Figures {
     pub sent: Amount,
     /// What the receiver counted in its window: the throughput.
     pub received: Amount,
-    /// Received payload bits per second; for request-response both directions together.
+    /// Received payload bits per second; for request-response both directions together. Of a
+    /// window below a millisecond it means little, and a finding says so.
     pub throughput_bps: f64,
     /// Sent payload bits per second of the sender's window, beside the throughput and never
     /// instead of it; for request-response both directions together.
@@ -136,7 +137,8 @@ pub struct Figures {
     pub lag_ns: Option<Latency>,
     /// Offered rate (open loop), messages or transactions per second.
     pub offered_per_second: Option<f64>,
-    /// Achieved rate (open loop), messages or transactions per second.
+    /// Achieved rate (open loop): messages sent, or transactions completed, inside the window per
+    /// second, whenever they were due.
     pub achieved_per_second: Option<f64>,
     /// UDP only.
     pub udp: Option<UdpReport>,
@@ -316,7 +318,7 @@ impl Run {
         Run {
             schema: SCHEMA.to_string(),
             uuid: uuid::Uuid::new_v4().to_string(),
-            started: super::stamp::rfc3339(started),
+            started: crate::units::rfc3339(started),
             tool: Tool::this(command),
             title,
             complete: false,

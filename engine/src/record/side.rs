@@ -79,19 +79,23 @@ impl Counters {
     }
 }
 
-/// Transactions as the asking side counts them: started = done + failed + in_flight.
+/// Transactions as the asking side counts them: started = done + failed + in_flight. Those of the
+/// window are those begun in it (open loop: meant to begin in it).
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, PartialEq, Debug, Default)]
 #[serde(default)]
 pub struct Transactions {
     /// Requests begun.
     pub started: u64,
-    /// Responses fully received.
+    /// Of those begun, responses fully received.
     pub done: u64,
+    /// Responses fully received inside the window, whenever their requests were begun. An open
+    /// loop that cannot keep its schedule spends its window on what was due before.
+    pub completed: u64,
     /// Timed out, reset or refused.
     pub failed: u64,
     /// Slots occupied when counting ended.
     pub in_flight: u64,
-    /// Done per second of the window.
+    /// Completed per second of the window.
     pub per_second: f64,
     /// Answers that came after their time-out.
     pub late: u64,
@@ -104,6 +108,7 @@ impl Transactions {
     pub fn add(&mut self, other: &Transactions) {
         self.started = self.started.saturating_add(other.started);
         self.done = self.done.saturating_add(other.done);
+        self.completed = self.completed.saturating_add(other.completed);
         self.failed = self.failed.saturating_add(other.failed);
         self.in_flight = self.in_flight.saturating_add(other.in_flight);
         self.late = self.late.saturating_add(other.late);
@@ -126,8 +131,11 @@ pub struct Interval {
     /// What was counted in it.
     #[serde(flatten)]
     pub counters: Counters,
-    /// Transactions that started in it and are done (asking side).
+    /// Transactions that started in it and are done (asking side). In the news of a running
+    /// sample, those that are done by then.
     pub transactions: u64,
+    /// Transactions completed in it, whenever they started (asking side).
+    pub completed: u64,
 }
 
 /// UDP figures of a receiver.
@@ -156,7 +164,8 @@ pub struct UdpReport {
     pub arrived: Option<u64>,
     /// Why there is no jitter.
     pub jitter_missing: Option<String>,
-    /// Datagrams that the receiver's socket dropped (SK_MEMINFO_DROPS).
+    /// Packets that the receivers' sockets dropped over the lifetime (SK_MEMINFO_DROPS); with GRO
+    /// one carries several datagrams.
     pub socket_drops: Option<u64>,
     /// Receive buffer in force, bytes.
     pub receive_buffer_bytes: Option<u64>,
@@ -293,14 +302,21 @@ pub struct GroupReport {
     pub udp_flows: Vec<UdpFlow>,
     /// TCP figures.
     pub tcp: Option<TcpReport>,
-    /// Bytes still queued in this side's sockets at the close.
+    /// Bytes still queued in this side's sockets: a sender's when its time to end was over, a
+    /// receiver's at the close.
     pub queued_bytes: u64,
-    /// Whether every receiver saw the end of its stream before the drain's deadline.
+    /// Whether the end of every stream was seen before the drain's deadline: by a receiver the
+    /// sender's, by a sender the receiver's, which has read everything.
     pub drained: bool,
     /// Bytes that `verify` found wrong.
     pub corrupt_bytes: Option<u64>,
     /// Offered rate (open loop), messages or transactions per second.
     pub offered_per_second: Option<f64>,
+    /// Messages or transactions that the schedule meant for the window (open loop).
+    pub due: Option<u64>,
+    /// Length of the group's own window, nanoseconds, where a count ends the sample: until the
+    /// last of its traffic. Null where the side's window is its window.
+    pub window_ns: Option<u64>,
 }
 
 /// CPU used by the test on one side, per CPU and by the workers themselves. Times are seconds of

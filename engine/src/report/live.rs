@@ -9,10 +9,43 @@ use super::number::{bits, figure};
 use crate::plan::{Case, Direction, Traffic};
 use crate::record::{Interval, Progress};
 
+/// Where a run is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Position {
+    /// Number of the case, from 1, and how many there are.
+    pub case: (usize, usize),
+    /// Number of the sample, from 1, and how many each case has.
+    pub sample: (u32, u32),
+}
+
+impl Position {
+    /// `case 2/4, sample 1/3, `: what there is only one of is left out.
+    fn text(&self) -> String {
+        let mut text = String::new();
+        if self.case.1 > 1 {
+            text.push_str(&format!("case {}/{}, ", self.case.0, self.case.1));
+        }
+        if self.sample.1 > 1 {
+            text.push_str(&format!("sample {}/{}, ", self.sample.0, self.sample.1));
+        }
+        text
+    }
+}
+
+/// A line before anything of a sample is known.
+pub fn opening(case: &Case, position: Position) -> String {
+    format!("[begins] {}{}", position.text(), case.name)
+}
+
 /// One line about one interval: `[  3.0s] tcp stream 128K x1: 21.3 Gbit/s recv, 21.4 sent`. Each
 /// side's numbers are of its own clock's interval; what has not arrived is left out. Empty where
 /// nothing has.
-pub fn text(case: &Case, client: Option<&Progress>, server: Option<&Progress>) -> String {
+pub fn text(
+    case: &Case,
+    position: Position,
+    client: Option<&Progress>,
+    server: Option<&Progress>,
+) -> String {
     let Some(any) = client.or(server) else {
         return String::new();
     };
@@ -27,7 +60,8 @@ pub fn text(case: &Case, client: Option<&Progress>, server: Option<&Progress>) -
         Some(interval) => format!("{:5.1}s", interval.start_s + interval.length_s),
         None => format!("#{}", any.index),
     };
-    format!("[{at}] {}: {}", case.name, groups.join(" | "))
+    let (at_case, name) = (position.text(), &case.name);
+    format!("[{at}] {at_case}{name}: {}", groups.join(" | "))
 }
 
 fn group(case: &Case, index: usize, client: Option<Interval>, server: Option<Interval>) -> String {
@@ -37,7 +71,7 @@ fn group(case: &Case, index: usize, client: Option<Interval>, server: Option<Int
         Direction::ServerToClient => (server, client),
     };
     if plan.traffic != Traffic::Stream {
-        let rate = from.map(|interval| per_second(&interval, interval.transactions));
+        let rate = from.map(|interval| per_second(&interval, interval.completed));
         return match rate {
             Some(rate) => format!("{} transactions/s", figure(rate)),
             None => "no news of the asking side".to_string(),
@@ -71,18 +105,24 @@ struct Object<'a> {
     #[serde(rename = "type")]
     kind: &'static str,
     case: &'a str,
+    case_number: usize,
+    cases: usize,
     sample: u32,
+    samples: u32,
     side: &'a str,
     #[serde(flatten)]
     progress: &'a Progress,
 }
 
 /// One side's interval as one line of JSON, with a line end.
-pub fn object(case: &Case, sample: u32, side: &str, progress: &Progress) -> String {
+pub fn object(case: &Case, position: Position, side: &str, progress: &Progress) -> String {
     let object = Object {
         kind: "interval",
         case: &case.name,
-        sample,
+        case_number: position.case.0,
+        cases: position.case.1,
+        sample: position.sample.0,
+        samples: position.sample.1,
         side,
         progress,
     };
@@ -134,6 +174,13 @@ impl LiveLine {
         }
     }
 
+    /// Shows a line on a terminal only: it tells of nothing that a log needs.
+    pub fn show_on_terminal(&mut self, text: &str) {
+        if let Place::Terminal(bar) = &self.place {
+            bar.set_message(text.to_string());
+        }
+    }
+
     /// Takes the line off a terminal, so that what follows starts on an empty one.
     pub fn clear(&mut self) {
         if let Place::Terminal(bar) = &self.place {
@@ -169,7 +216,7 @@ mod tests {
             start_s: index as f64,
             length_s: 1.0,
             counters,
-            transactions: 45_210,
+            completed: 45_210,
             ..Interval::default()
         };
         Progress {
@@ -177,6 +224,34 @@ mod tests {
             groups: vec![interval; 2],
             ..Progress::default()
         }
+    }
+
+    const ONLY: Position = Position {
+        case: (1, 1),
+        sample: (1, 1),
+    };
+
+    #[test]
+    fn a_line_says_where_the_run_is() {
+        let case = &canned::tour().cases[0].case;
+        let at = |case, sample| Position { case, sample };
+        let name = &case.name;
+        for (position, text) in [
+            (ONLY, format!("[begins] {name}")),
+            (at((2, 4), (1, 1)), format!("[begins] case 2/4, {name}")),
+            (at((1, 1), (3, 5)), format!("[begins] sample 3/5, {name}")),
+            (
+                at((2, 4), (3, 5)),
+                format!("[begins] case 2/4, sample 3/5, {name}"),
+            ),
+        ] {
+            assert_eq!(opening(case, position), text);
+        }
+        let line = text(case, at((2, 4), (1, 1)), Some(&progress(0, 1, 1)), None);
+        assert!(
+            line.starts_with(&format!("[  1.0s] case 2/4, {name}: ")),
+            "{line}"
+        );
     }
 
     #[test]
@@ -187,13 +262,13 @@ mod tests {
         let client = progress(2, 2_675_000_000, 1);
         let server = progress(2, 1, 2_662_500_000);
         let lines = [
-            text(stream, Some(&client), Some(&server)),
-            text(stream, Some(&client), None),
-            text(rr, Some(&client), Some(&server)),
-            text(rr, None, Some(&server)),
-            text(&both, Some(&client), Some(&server)),
-            text(stream, Some(&progress(-1, 5, 0)), None),
-            text(stream, None, None),
+            text(stream, ONLY, Some(&client), Some(&server)),
+            text(stream, ONLY, Some(&client), None),
+            text(rr, ONLY, Some(&client), Some(&server)),
+            text(rr, ONLY, None, Some(&server)),
+            text(&both, ONLY, Some(&client), Some(&server)),
+            text(stream, ONLY, Some(&progress(-1, 5, 0)), None),
+            text(stream, ONLY, None, None),
         ];
         insta::assert_snapshot!(lines.join("\n").replace(" | ", "\n | "), @r#"
         [  3.0s] tcp stream 128K x1: 21.3 Gbit/s received, 21.4 Gbit/s sent
@@ -209,7 +284,11 @@ mod tests {
     #[test]
     fn an_object_per_interval() {
         let run = canned::tour();
-        let line = object(&run.cases[0].case, 2, "server", &progress(3, 1, 2));
+        let position = Position {
+            case: (1, 4),
+            sample: (2, 3),
+        };
+        let line = object(&run.cases[0].case, position, "server", &progress(3, 1, 2));
         let value: serde_json::Value = serde_json::from_str(&line).unwrap();
         assert!(line.ends_with("}\n"));
         assert_eq!(value["type"], "interval");
@@ -217,6 +296,10 @@ mod tests {
         assert_eq!(
             (&value["sample"], &value["side"]),
             (&2.into(), &"server".into())
+        );
+        assert_eq!(
+            (&value["case_number"], &value["cases"], &value["samples"]),
+            (&1.into(), &4.into(), &3.into())
         );
         assert_eq!(
             (&value["index"], &value["groups"][0]["received_bytes"]),

@@ -7,4 +7,5 @@ pub mod json;
 pub mod live;
 mod number;
 pub mod schema;
+pub mod served;
 pub mod table;

@@ -33,16 +33,6 @@ pub(super) fn bits(per_second: f64) -> String {
     format!("{} {unit}", figure(per_second / divisor))
 }
 
-/// Bytes, in powers of 1024 where they come out even: `64K`, `1472`.
-pub(super) fn size(bytes: u64) -> String {
-    for (shift, unit) in [(30, "G"), (20, "M"), (10, "K")] {
-        if bytes > 0 && bytes.trailing_zeros() >= shift {
-            return format!("{}{unit}", bytes >> shift);
-        }
-    }
-    bytes.to_string()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -65,9 +55,5 @@ mod tests {
         }
         assert_eq!(bits(21.3e9), "21.3 Gbit/s");
         assert_eq!(bits(8.0), "8.00 bit/s");
-        assert_eq!(
-            (size(131_072), size(1472), size(0)),
-            ("128K".into(), "1472".into(), "0".into())
-        );
     }
 }

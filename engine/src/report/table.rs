@@ -32,7 +32,7 @@ impl Default for Style {
 }
 
 /// Narrowest width that is kept to.
-const NARROWEST: usize = 60;
+const NARROWEST: usize = 40;
 
 /// Widest width that is used.
 const WIDEST: usize = 1000;
@@ -51,11 +51,11 @@ pub fn render(run: &Run, style: Style) -> String {
     text
 }
 
-/// Breaks `text` at spaces into lines that fit beside a label; a longer word stays whole.
+/// Breaks `text` at spaces into lines that fit beside a label; a longer word is cut.
 fn wrap(label: &str, label_width: usize, text: &str, width: usize) -> Vec<String> {
     let room = width.saturating_sub(label_width).max(20);
     let mut lines = vec![String::new()];
-    for word in text.split_whitespace() {
+    for word in text.split_whitespace().flat_map(|word| pieces(word, room)) {
         let last = lines.last().map_or(0, |line| line.chars().count());
         if last > 0 && last + 1 + word.chars().count() > room {
             lines.push(String::new());
@@ -70,6 +70,16 @@ fn wrap(label: &str, label_width: usize, text: &str, width: usize) -> Vec<String
     let labels = std::iter::once(label).chain(std::iter::repeat(""));
     let line = |(label, line)| format!("{label:<label_width$}{line}");
     labels.zip(lines).map(line).collect()
+}
+
+/// A word in pieces of at most so many characters.
+fn pieces(word: &str, most: usize) -> Vec<&str> {
+    let ends = word.char_indices().map(|(at, _)| at).step_by(most);
+    let starts: Vec<usize> = ends.chain([word.len()]).collect();
+    starts
+        .windows(2)
+        .map(|pair| &word[pair[0]..pair[1]])
+        .collect()
 }
 
 #[cfg(test)]
@@ -96,7 +106,7 @@ mod tests {
                   buffers of 64K [tcp stream 128K x1; udp stream 1472 x1]
         chosen    receive low-water mark 64K, minimum wait 50 us, 64 receive buffers of 64K [tcp
                   rr 1/1 x1]
-        tcp       congestion control cubic
+        tcp       congestion control cubic; retransmits are of the lifetime, warm-up included
         wait      sleep
         cpu       sampled by the tick
 
@@ -138,7 +148,7 @@ mod tests {
                   buffers of 64K [tcp bidir 16K x8]
         chosen    receive low-water mark 64K, minimum wait 50 us, 64 receive buffers of 64K [udp
                   rr 64/1K x1; tcp rr 1/1 x1 rate 50000]
-        tcp       congestion control cubic
+        tcp       congestion control cubic; retransmits are of the lifetime, warm-up included
         wait      sleep
         cpu       sampled by the tick
         note      the path translates addresses: the client is 10.0.0.9:4001 to itself and
@@ -207,7 +217,7 @@ mod tests {
                   buffers of 64K [tcp bidir 16K x8]
         chosen    receive low-water mark 64K, minimum wait 50 us, 64 receive buffers of 64K [udp
                   rr 64/1K x1; tcp rr 1/1 x1 rate 50000]
-        tcp       congestion control cubic
+        tcp       congestion control cubic; retransmits are of the lifetime, warm-up included
         wait      sleep
         cpu       sampled by the tick
         note      the path translates addresses: the client is 10.0.0.9:4001 to itself and
@@ -283,7 +293,7 @@ mod tests {
     #[test]
     fn no_line_is_wider_than_asked_and_none_says_nan() {
         for run in canned::runs() {
-            for width in [60, 80, 100, 132] {
+            for width in [40, 47, 60, 80, 100, 132] {
                 for samples in [false, true] {
                     let text = render(&run, Style { width, samples });
                     assert!(!text.contains("NaN") && !text.contains("inf "), "{text}");
@@ -312,9 +322,61 @@ mod tests {
     }
 
     #[test]
+    fn no_column_is_lost_on_a_narrow_terminal() {
+        for run in canned::runs() {
+            let words = |width| -> Vec<String> {
+                let style = Style { width, ..NARROW };
+                let text = render(&run, style);
+                text.split_whitespace().map(str::to_string).collect()
+            };
+            let narrow = words(40);
+            for word in words(132).iter().filter(|word| word.parse::<f64>().is_ok()) {
+                assert!(narrow.contains(word), "{word} is not in {narrow:?}");
+            }
+        }
+    }
+
+    /// A case that did not run has an error and no table.
+    #[test]
+    fn no_table_without_a_figure() {
+        let mut run = canned::tour();
+        run.cases.truncate(1);
+        run.cases[0].samples.clear();
+        run.cases[0].error = Some(crate::record::ErrorReport {
+            exit_code: 5,
+            code: "socket".to_string(),
+            text: "too few descriptors".to_string(),
+        });
+        let text = render(&run, NARROW);
+        assert!(!text.contains("---"), "{text}");
+        let name = &run.cases[0].case.name;
+        assert!(text.contains(&format!("(exit 5) [{name}]")), "{text}");
+    }
+
+    #[test]
+    fn datagrams_without_a_header_say_what_is_unknown() {
+        let mut run = canned::tour();
+        assert!(!render(&run, NARROW).contains("no room for a header"));
+        for case in &mut run.cases {
+            let groups = case.samples.iter_mut().flat_map(|s| &mut s.groups);
+            for udp in groups.filter_map(|group| group.figures.udp.as_mut()) {
+                udp.mode = "counts".to_string();
+                udp.lost_percent = None;
+            }
+        }
+        let text = render(&run, NARROW);
+        let said = text
+            .lines()
+            .filter(|line| line.contains("no room for a header"));
+        assert_eq!(said.count(), 1, "{text}");
+    }
+
+    #[test]
     fn wrapping() {
         assert_eq!(wrap("ab", 4, "one two", 80), ["ab  one two"]);
         let long = wrap("ab", 4, "aaaaaaaaaa bbbbbbbbb cccc", 24);
         assert_eq!(long, ["ab  aaaaaaaaaa bbbbbbbbb", "    cccc"]);
+        let cut = wrap("ab", 4, &"\u{e4}".repeat(25), 24);
+        assert_eq!(cut[1], format!("    {}", "\u{e4}".repeat(5)));
     }
 }

@@ -20,8 +20,9 @@ use std::time::SystemTime;
 use crate::plan::{Case, Direction, GroupPlan};
 use crate::record::{
     ErrorReport, Figures, Finding, Group, GroupReport, Progress, Sample, SideIntervals,
-    SideReport, Sides, rfc3339,
+    SideReport, Sides,
 };
+use crate::units::rfc3339;
 use side::Known;
 
 /// Everything known of one sample when it has ended, however it ended.
@@ -77,6 +78,16 @@ impl<'a> Joined<'a> {
             from_group,
             to_group,
         }
+    }
+
+    /// `count` per second of the sender's, or asking side's, window.
+    fn sender_rate(&self, count: u64) -> f64 {
+        self.from.per_second(&self.from_group, count)
+    }
+
+    /// `count` per second of the receiver's, or answering side's, window.
+    fn receiver_rate(&self, count: u64) -> f64 {
+        self.to.per_second(&self.to_group, count)
     }
 
     /// Words that tell the groups of a case apart; empty where there is one only.

@@ -2,6 +2,7 @@
 
 use std::io::IsTerminal;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use crate::control::client::{Client, ConnectConfig, SampleOutcome, SampleRequest};
@@ -12,13 +13,15 @@ use crate::control::wire::Refusal;
 use crate::host::cpus::Cpus;
 use crate::host::placement::{self, Apart};
 use crate::plan::{Case, Family, ProbeUse, Proto, RunInvocation};
-use crate::record::{CaseResult, ErrorReport, Finding, Progress, Run, Sample, Severity};
-use crate::report::live::LiveLine;
+use crate::record::{ErrorReport, Finding, HostFacts, Progress, Run, Sample, Severity};
+use crate::report::live::{self, LiveLine, Position, opening};
 
 use super::assemble::{self, SampleInput};
 use super::factory::Factory;
 use super::interrupt::Interrupts;
+use super::ledger::Ledger;
 use super::local::LocalServer;
+use super::output::Outputs;
 use super::probed;
 use super::{VERSION, boot_id, host_facts, output, path_facts};
 
@@ -31,35 +34,75 @@ const HEADERS_V6: u32 = 40 + 8;
 /// Largest UDP payload.
 const LARGEST_DATAGRAM: u32 = 65_507;
 
+/// How long a result that is being written may still take after a second signal.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+
 /// Runs the plan, writes the result, and returns the exit code.
 pub fn execute(invocation: RunInvocation) -> u8 {
     let (handle, stop) = stop::channel();
-    let interrupts = Interrupts::watch(handle);
     let plan = &invocation.plan;
-    let mut run = Run::new(
+    let ledger = Ledger::new(Run::new(
         invocation.command.clone(),
         plan.title.clone(),
         SystemTime::now(),
-    );
-    if let Err(refusal) = conduct(&invocation, &mut run, stop) {
-        run.error = Some(error(&refusal));
+    ));
+    let invocation = Arc::new(invocation);
+    let (book, shared) = (ledger.clone(), Arc::clone(&invocation));
+    let interrupts = Interrupts::watch(handle, move |code| abandon(&book, &shared, code));
+    let (outputs, refused) = Outputs::tried(&invocation);
+    let ended = match refused {
+        Some(refusal) => Err(refusal),
+        None => conduct(&invocation, &ledger, stop),
+    };
+    match ledger.take() {
+        Some(run) => {
+            let run = concluded(run, ended.err(), interrupts.exit_code());
+            let code = outputs.write(run, &invocation);
+            interrupts.exit_code().unwrap_or(code)
+        }
+        // A second signal took it, and ends the process once it is written.
+        None => loop {
+            std::thread::park();
+        },
     }
-    if let Some(code) = interrupts.exit_code() {
-        interrupted(&mut run, code);
-    }
-    if let Some(error) = &run.error {
-        log::error!("{}", error.text);
-    }
-    let written = output::write(&run, &invocation);
-    interrupts
-        .exit_code()
-        .unwrap_or_else(|| output::exit_code(&run, written))
 }
 
+/// A second signal came: what is known is written without waiting for anything else.
+fn abandon(ledger: &Ledger, invocation: &RunInvocation, code: u8) {
+    match ledger.take() {
+        Some(mut run) => {
+            interrupted(&mut run, code, ABANDONED);
+            Outputs::of(invocation).write(run, invocation);
+        }
+        None => std::thread::sleep(LAST_WORDS),
+    }
+}
+
+/// The run with why it ended.
+fn concluded(mut run: Run, failed: Option<Refusal>, signal: Option<u8>) -> Run {
+    if let Some(refusal) = failed {
+        run.error = Some(error(&refusal));
+    }
+    if let Some(code) = signal {
+        interrupted(&mut run, code, STOPPED);
+    }
+    match &run.error {
+        Some(error) => log::error!("{}", error.text),
+        // Said when it happened.
+        None => run.error = output::gravest(&run),
+    }
+    run
+}
+
+/// What the first signal leaves.
+const STOPPED: &str = "interrupted by a signal; what was measured until then is kept";
+/// What the second leaves.
+const ABANDONED: &str = "abandoned by a second signal; what was known until then is kept, without \
+                         the other side's last report";
+
 /// A run that a signal ended says so, with the exit code of that signal.
-fn interrupted(run: &mut Run, exit_code: u8) {
+fn interrupted(run: &mut Run, exit_code: u8, text: &str) {
     let other = run.error.take().filter(|error| error.code != INTERRUPTED);
-    let text = "interrupted by a signal; what was measured until then is kept";
     run.error = other.or_else(|| {
         Some(ErrorReport {
             exit_code,
@@ -78,15 +121,12 @@ fn error(refusal: &Refusal) -> ErrorReport {
     }
 }
 
-fn conduct(invocation: &RunInvocation, run: &mut Run, stop: Stop) -> Result<(), Refusal> {
+fn conduct(invocation: &RunInvocation, ledger: &Ledger, stop: Stop) -> Result<(), Refusal> {
     let local = invocation.host.is_none();
     let cpus = cpus(invocation, local)?;
     let notes = &invocation.plan.notes;
-    run.findings.extend(
-        notes
-            .iter()
-            .map(|note| Finding::new(Severity::Info, "plan", note)),
-    );
+    let note = |note: &String| Finding::new(Severity::Info, "plan", note);
+    ledger.with(|run| run.findings.extend(notes.iter().map(note)));
     let server = match local {
         true => Some(
             LocalServer::start(cpus.clone())
@@ -96,6 +136,7 @@ fn conduct(invocation: &RunInvocation, run: &mut Run, stop: Stop) -> Result<(), 
     };
     let session = Session {
         invocation,
+        ledger,
         factory: Factory::new(
             cpus.client,
             local.then(|| cpus.server.clone()),
@@ -105,7 +146,7 @@ fn conduct(invocation: &RunInvocation, run: &mut Run, stop: Stop) -> Result<(), 
         stop,
     };
     let address = server.as_ref().map(|s| s.address);
-    block_on(Choice::Auto, |_| session.drive(run, address)).map_err(|error| {
+    block_on(Choice::Auto, |_| session.drive(address)).map_err(|error| {
         Refusal::new(
             5,
             "runtime",
@@ -131,42 +172,44 @@ fn cpus(invocation: &RunInvocation, local: bool) -> Result<Apart, Refusal> {
 
 struct Session<'a> {
     invocation: &'a RunInvocation,
+    ledger: &'a Ledger,
     server_cpus: Vec<u32>,
     factory: Factory,
     stop: Stop,
 }
 
 impl Session<'_> {
-    async fn drive(
-        mut self,
-        run: &mut Run,
-        local: Option<std::net::SocketAddr>,
-    ) -> Result<(), Refusal> {
-        run.client = Some(host_facts(None));
-        let mut client = self.connect(run, local).await?;
-        run.client = Some(path_facts(client.addresses().0));
-        run.server = Some(client.server_facts().clone());
-        let cases = self.invocation.plan.cases.clone();
+    async fn drive(mut self, local: Option<std::net::SocketAddr>) -> Result<(), Refusal> {
+        let facts = host_facts(None);
+        self.ledger.with(|run| run.client = Some(facts.clone()));
+        let mut client = self.connect(facts, local).await?;
+        let (own, other) = (
+            path_facts(client.addresses().0),
+            client.server_facts().clone(),
+        );
+        self.ledger
+            .with(|run| (run.client, run.server) = (Some(own), Some(other)));
+        let cases = &self.invocation.plan.cases;
         let mut complete = true;
         for (index, case) in cases.iter().enumerate() {
             if self.stop.is_set() || !client.alive() {
                 complete = false;
                 break;
             }
-            complete &= self.case(&mut client, run, index as u32, case).await;
+            complete &= self.case(&mut client, index as u32, case).await;
         }
         if client.alive() {
             client.bye().await;
         } else if !self.stop.is_set() {
             complete = false;
         }
-        run.complete = complete;
+        self.ledger.with(|run| run.complete = complete);
         Ok(())
     }
 
     async fn connect(
         &self,
-        run: &Run,
+        facts: HostFacts,
         local: Option<std::net::SocketAddr>,
     ) -> Result<Client, Refusal> {
         let plan = &self.invocation.plan;
@@ -190,9 +233,9 @@ impl Session<'_> {
                     .first()
                     .and_then(|case| case.options.device.clone()),
                 version: VERSION.to_string(),
-                run: run.uuid.clone(),
+                run: self.ledger.uuid(),
                 boot: boot_id(),
-                facts: run.client.clone().unwrap_or_default(),
+                facts,
             },
             self.stop.wait(),
         )
@@ -201,32 +244,26 @@ impl Session<'_> {
     }
 
     /// Runs a case's samples; false where anything ended early.
-    async fn case(&mut self, client: &mut Client, run: &mut Run, index: u32, case: &Case) -> bool {
+    async fn case(&mut self, client: &mut Client, index: u32, case: &Case) -> bool {
         let mut case = probed::measured(case.clone());
         resolve_size(client, &mut case).await;
-        run.cases.push(CaseResult {
-            case: case.clone(),
-            samples: Vec::new(),
-            probed: None,
-            error: None,
-        });
+        self.ledger.case(&case);
         let mut complete = true;
         for number in 1..=self.samples(&case) {
             if self.stop.is_set() || !client.alive() {
                 return false;
             }
             let started = SystemTime::now();
+            self.ledger.open(&case, number, started);
             let request = self.request(index, number, &case);
             let outcome = self.sample(client, request).await;
-            let Some(result) = run.cases.last_mut() else {
-                return false;
-            };
             let failed = outcome.error.as_ref().filter(|e| e.code != INTERRUPTED);
             if let Some(refusal) = failed {
                 log::error!("case `{}`: {}", case.name, refusal.text);
             }
             if !outcome.started {
-                result.error = failed.map(error);
+                let failed = failed.map(error);
+                self.ledger.close(|result| result.error = failed);
                 return false;
             }
             let quiet = outcome.error.is_some() || outcome.interrupted;
@@ -235,11 +272,9 @@ impl Session<'_> {
                 complain(&case, &sample);
             }
             complete &= sample.complete;
-            result.samples.push(sample);
+            self.ledger.close(|result| result.samples.push(sample));
         }
-        if let Some(result) = run.cases.last_mut() {
-            self.further(client, index, result).await;
-        }
+        self.further(client, index).await;
         complete
     }
 
@@ -263,14 +298,17 @@ impl Session<'_> {
 
     /// Runs the further sample with the stage probes, where the case gets one. That it fails is
     /// no fault of the case's.
-    async fn further(&mut self, client: &mut Client, index: u32, result: &mut CaseResult) {
-        let Some(case) = probed::further(&result.case, &result.samples) else {
-            return;
-        };
+    async fn further(&mut self, client: &mut Client, index: u32) {
+        let mut wanted = None;
+        self.ledger.with(|run| {
+            let result = run.cases.last();
+            wanted = result.and_then(|result| probed::further(&result.case, &result.samples));
+        });
+        let Some(case) = wanted else { return };
         if self.stop.is_set() || !client.alive() {
             return;
         }
-        let number = result.samples.len() as u32 + 1;
+        let number = self.samples(&case) + 1;
         let started = SystemTime::now();
         let request = self.request(index, number, &case);
         let mut show = |_: Side, _: &Progress| {};
@@ -280,11 +318,14 @@ impl Session<'_> {
         if let Some(refusal) = &outcome.error {
             log::info!("case `{}`, with stages: {}", case.name, refusal.text);
         }
-        if outcome.started {
-            let sample = assembled(&case, number, started, outcome);
-            if sample.complete {
+        if !outcome.started {
+            return;
+        }
+        let sample = assembled(&case, number, started, outcome);
+        if sample.complete {
+            self.ledger.close(|result| {
                 result.probed = Some(Box::new(probed::beside(sample, &result.samples)));
-            }
+            });
         }
     }
 
@@ -293,21 +334,28 @@ impl Session<'_> {
         let quiet = invocation.quiet || invocation.json_stream;
         let err = std::io::stderr();
         let mut line = LiveLine::new(quiet, err.is_terminal(), Box::new(err));
-        let (case, number) = (request.case.clone(), request.sample);
+        let case = request.case.clone();
+        let position = Position {
+            case: (request.case_index as usize + 1, invocation.plan.cases.len()),
+            sample: (request.sample, invocation.plan.samples),
+        };
+        line.show_on_terminal(&opening(&case, position));
         let mut latest = (None, None);
         let stream = invocation.json_stream;
+        let ledger = self.ledger;
         let mut show = |side: Side, progress: &Progress| {
+            ledger.heard(side, progress);
             if !progress.worth_showing(&case) {
                 return;
             }
             if stream {
-                output::interval(&case, number, side, progress);
+                output::interval(ledger, &case, position, side, progress);
             }
             match side {
                 Side::Client => latest.0 = Some(progress.clone()),
                 Side::Server => latest.1 = Some(progress.clone()),
             }
-            if let Some(text) = pair(&case, &mut latest)
+            if let Some(text) = pair(&case, position, &mut latest)
                 && let Err(error) = line.show(&text)
             {
                 log::debug!("stderr cannot be written: {error}");
@@ -332,7 +380,11 @@ fn complain(case: &Case, sample: &Sample) {
 }
 
 /// The live line of an interval, once both sides have told of it.
-fn pair(case: &Case, latest: &mut (Option<Progress>, Option<Progress>)) -> Option<String> {
+fn pair(
+    case: &Case,
+    position: Position,
+    latest: &mut (Option<Progress>, Option<Progress>),
+) -> Option<String> {
     let same = match latest {
         (Some(client), Some(server)) => client.index == server.index,
         _ => false,
@@ -341,11 +393,7 @@ fn pair(case: &Case, latest: &mut (Option<Progress>, Option<Progress>)) -> Optio
         return None;
     }
     let (client, server) = (latest.0.take(), latest.1.take());
-    Some(crate::report::live::text(
-        case,
-        client.as_ref(),
-        server.as_ref(),
-    ))
+    Some(live::text(case, position, client.as_ref(), server.as_ref()))
 }
 
 /// Family of the control connection: that of the cases, where they agree.

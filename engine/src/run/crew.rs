@@ -17,6 +17,10 @@ use super::options;
 use super::side::{self, Ending};
 use super::witness::Witness;
 
+/// A crew is polled every few hundredths of a second. Where that took so long, nanoseconds, its
+/// whole process was held up, or its CPUs were taken.
+const HELD_UP_NS: u64 = 200_000_000;
+
 /// Where the crew is in its sample.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Stage {
@@ -46,6 +50,45 @@ pub(super) struct DataCrew {
     findings: Vec<Finding>,
     failed: bool,
     witness: Option<Witness>,
+    pulse: Pulse,
+}
+
+/// When the crew was polled, and how long it was not.
+#[derive(Default)]
+struct Pulse {
+    last_ns: Option<u64>,
+    times: u64,
+    longest_ns: u64,
+    at_ns: u64,
+}
+
+impl Pulse {
+    /// The crew is looked at now.
+    fn begins(&mut self, now_ns: u64) {
+        let gap = self.last_ns.map_or(0, |last| now_ns.saturating_sub(last));
+        if gap >= HELD_UP_NS {
+            self.times += 1;
+            if gap > self.longest_ns {
+                (self.longest_ns, self.at_ns) = (gap, now_ns - gap);
+            }
+        }
+    }
+
+    /// It has been looked at; what that took is no gap.
+    fn ends(&mut self, now_ns: u64) {
+        self.last_ns = Some(now_ns);
+    }
+
+    fn finding(&self, side: &str, t0_ns: u64) -> Option<Finding> {
+        let longest = self.longest_ns as f64 / 1e9;
+        let at = (self.at_ns as f64 - t0_ns as f64) / 1e9;
+        let text = format!(
+            "the {side}'s process did not run for {longest:.2} s, from {at:.1} s of its window \
+             on ({} such gaps in the sample): it was stopped, or its CPUs were taken",
+            self.times
+        );
+        (self.times > 0).then(|| Finding::new(Severity::Warning, "process-stalled", text))
+    }
 }
 
 impl DataCrew {
@@ -74,6 +117,7 @@ impl DataCrew {
             findings,
             failed: false,
             witness: None,
+            pulse: Pulse::default(),
         }
     }
 
@@ -272,6 +316,9 @@ impl Crew for DataCrew {
 
     fn poll(&mut self) -> Vec<CrewEvent> {
         let mut events = Vec::new();
+        if self.stage == Stage::Running && !self.window_done {
+            self.pulse.begins(monotonic_ns());
+        }
         self.hear(&mut events);
         for (index, worker) in self.workers.iter_mut().enumerate() {
             self.collector.drain(index, &mut worker.batches);
@@ -285,6 +332,9 @@ impl Crew for DataCrew {
         if self.stage == Stage::Stopping && self.workers.iter().all(WorkerHandle::is_finished) {
             self.stage = Stage::Stopped;
             events.push(CrewEvent::Stopped);
+        }
+        if self.stage == Stage::Running {
+            self.pulse.ends(monotonic_ns());
         }
         events
     }
@@ -329,6 +379,9 @@ impl Crew for DataCrew {
                 None => {}
             }
         }
+        let t0_ns = self.start_ns + self.offer.case.warmup_ns;
+        self.findings
+            .extend(self.pulse.finding(self.side_name(), t0_ns));
         let net = match (NetCounters::read("/".as_ref()), &self.net_before) {
             (Ok(after), Some(before)) => Some(after.since(before)),
             _ => None,

@@ -6,7 +6,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use crate::control::runtime::{Choice, block_on};
-use crate::control::server::{Limits, ServeConfig, serve};
+use crate::control::server::{Limits, News, ServeConfig, serve};
 use crate::control::stop::{self, StopHandle};
 use crate::host::placement::Apart;
 
@@ -34,10 +34,12 @@ impl LocalServer {
                 let mut factory = Factory::new(apart.server, Some(apart.client), apart.findings);
                 let failed = says.clone();
                 let served = block_on(Choice::Auto, |_| async move {
-                    let ready = move |address| {
-                        let _ = says.send(Ok(address));
+                    let mut news = move |news: News<'_>| {
+                        if let News::Listening(address) = news {
+                            let _ = says.send(Ok(address));
+                        }
                     };
-                    serve(config(), &mut factory, &path_facts, stop.wait(), ready).await
+                    serve(config(), &mut factory, &path_facts, stop.wait(), &mut news).await
                 });
                 if let Err(text) = served
                     .map_err(|e| e.to_string())

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `conductor` | the client's session: every case, every sample, one result |
 //! | `probed` | the further sample with the stage probes |
+//! | `ledger` | the run so far, for whoever ends it |
 //! | `local` | the server in this process, for a run without a host |
 //! | `serving` | `ringperf serve` |
 //! | `factory`, `crew`, `collect`, `options` | the workers behind the control room's traits |
@@ -21,6 +22,7 @@ mod crew;
 mod engine;
 mod factory;
 mod interrupt;
+mod ledger;
 mod local;
 mod options;
 mod output;

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::measure::netstat::NetCounters;
+use crate::measure::recorder::Counted;
 use crate::measure::tcp::TcpFold;
 use crate::plan::{Case, Load, Proto};
 use crate::record::{
@@ -63,17 +64,28 @@ fn window_ns(ending: &Ending<'_>) -> u64 {
         .map(|m| m.t1_ns.saturating_sub(m.t0_ns))
         .max()
         .unwrap_or(0);
-    let traffic = ending.outcomes.iter().map(|o| o.traffic_ns);
-    let (first, last) = traffic
-        .filter(|(first, _)| *first > 0)
-        .fold((u64::MAX, 0), |(a, b), (first, last)| {
-            (a.min(first), b.max(last))
-        });
-    if ending.case.duration_ns().is_some() || last == 0 {
-        between
-    } else {
-        last.saturating_sub(first.min(ending.start_ns))
+    let groups = 0..ending.case.groups.len();
+    let own = groups.filter_map(|g| group_bounds(ending, g));
+    own.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))
+        .map_or(between, |(first, last)| last - first)
+}
+
+/// Where a count ends the sample, when a group's traffic began and ended on this side.
+fn group_bounds(ending: &Ending<'_>, g: usize) -> Option<(u64, u64)> {
+    if ending.case.duration_ns().is_some() {
+        return None;
     }
+    let groups = ending.outcomes.iter().filter_map(|o| o.groups.get(g));
+    let (first, last) = groups
+        .filter_map(|group| group.span.bounds())
+        .reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))?;
+    let first = first.min(ending.start_ns);
+    Some((first, last.max(first)))
+}
+
+/// Length of a group's own window, where it has one.
+fn group_window_ns(ending: &Ending<'_>, g: usize) -> Option<u64> {
+    group_bounds(ending, g).map(|(first, last)| last - first)
 }
 
 fn of_group<'a>(ending: &'a Ending<'_>, g: usize) -> impl Iterator<Item = &'a FlowOutcome> {
@@ -91,13 +103,17 @@ fn group(ending: &Ending<'_>, g: usize, window_ns: u64) -> GroupReport {
         lifetime.add(&flow.lifetime);
     }
     let asks = of_group(ending, g).any(|f| f.role.asks());
-    let receives = |f: &FlowOutcome| f.role == Role::StreamReceive;
+    let streams = |f: &FlowOutcome| matches!(f.role, Role::StreamSend | Role::StreamReceive);
     let histograms = &ending.histograms[g];
     let all = [&histograms.latency, &histograms.connect, &histograms.lag];
     let paced = of_group(ending, g).any(|f| f.role.paced());
+    let own_ns = group_window_ns(ending, g);
+    let window_ns = own_ns.unwrap_or(window_ns);
     GroupReport {
         window,
         lifetime,
+        window_ns: own_ns,
+        due: paced.then(|| due(ending, g)),
         transactions: asks.then(|| transactions(ending, g, true, window_ns)),
         lifetime_transactions: asks.then(|| transactions(ending, g, false, window_ns)),
         latency: text(&histograms.latency),
@@ -116,7 +132,7 @@ fn group(ending: &Ending<'_>, g: usize, window_ns: u64) -> GroupReport {
             .filter(|f| !f.ended)
             .map(|f| f.queued_bytes)
             .sum(),
-        drained: of_group(ending, g).filter(|f| receives(f)).all(|f| f.ended),
+        drained: of_group(ending, g).filter(|f| streams(f)).all(|f| f.ended),
         corrupt_bytes: ending
             .case
             .options
@@ -124,6 +140,12 @@ fn group(ending: &Ending<'_>, g: usize, window_ns: u64) -> GroupReport {
             .then(|| of_group(ending, g).map(|f| f.corrupt_bytes).sum()),
         offered_per_second: offered(ending.case).filter(|_| paced),
     }
+}
+
+/// What the schedule meant for the window.
+fn due(ending: &Ending<'_>, g: usize) -> u64 {
+    let groups = ending.outcomes.iter().filter_map(|o| o.groups.get(g));
+    groups.map(|group| group.due).sum()
 }
 
 fn offered(case: &Case) -> Option<f64> {
@@ -147,7 +169,7 @@ fn transactions(ending: &Ending<'_>, g: usize, window: bool, window_ns: u64) -> 
         });
     }
     if window && window_ns > 0 {
-        sum.per_second = sum.done as f64 * 1e9 / window_ns as f64;
+        sum.per_second = sum.completed as f64 * 1e9 / window_ns as f64;
     }
     sum
 }
@@ -240,32 +262,34 @@ fn tcp(ending: &Ending<'_>, g: usize) -> Option<crate::record::TcpReport> {
 
 fn intervals(ending: &Ending<'_>, window_ns: u64) -> Vec<Interval> {
     let step = ending.case.interval_ns.max(1);
-    let mut rows: BTreeMap<(u64, u32), (Counters, u64)> = BTreeMap::new();
+    let mut rows: BTreeMap<(u64, u32), Counted> = BTreeMap::new();
     for outcome in &ending.outcomes {
         for (index, groups) in outcome.remains.intervals.iter().enumerate() {
-            for (g, (counters, transactions)) in groups.iter().enumerate() {
-                let row = rows.entry((index as u64, g as u32)).or_default();
-                row.0.add(counters);
-                row.1 += transactions;
+            for (g, counted) in groups.iter().enumerate() {
+                rows.entry((index as u64, g as u32))
+                    .or_default()
+                    .add(counted);
             }
         }
     }
-    let interval = |((index, group), (counters, transactions)): ((u64, u32), (Counters, u64))| {
+    let own = |group: u32| group_window_ns(ending, group as usize).unwrap_or(window_ns);
+    let interval = |((index, group), counted): ((u64, u32), Counted)| {
         let start = index * step;
-        let length = step.min(window_ns.saturating_sub(start));
+        let length = step.min(own(group).saturating_sub(start));
         Interval {
             index,
             group,
             start_s: start as f64 / 1e9,
             length_s: length as f64 / 1e9,
-            counters,
-            transactions,
+            counters: counted.counters,
+            transactions: counted.transactions,
+            completed: counted.completed,
         }
     };
     // Where a count ends the sample, the stop comes a little after the last arrival.
-    let behind = |row: &((u64, u32), (Counters, u64))| {
-        let ((index, _), (counters, transactions)) = row;
-        index * step >= window_ns && *transactions == 0 && *counters == Counters::default()
+    let behind = |row: &((u64, u32), Counted)| {
+        let ((index, group), counted) = row;
+        index * step >= own(*group) && *counted == Counted::default()
     };
     rows.into_iter()
         .filter(|row| !behind(row))
@@ -369,6 +393,15 @@ fn findings(ending: &mut Ending<'_>) -> Vec<Finding> {
              the depth allows: the client gives them up faster than --think lets them be answered"
         );
         findings.push(Finding::new(Severity::Warning, "requests-dropped", text));
+    }
+    let forgotten: u64 = ending.outcomes.iter().map(|o| o.forgotten).sum();
+    if forgotten > 0 {
+        let text = format!(
+            "{forgotten} requests of the {side} were given up and forgotten before an answer \
+             came, since their numbers are cut to fit the datagrams: an answer that comes yet \
+             counts as a newer request's; use datagrams of 8 bytes or more, or a longer --timeout"
+        );
+        findings.push(Finding::new(Severity::Warning, "numbers-reused", text));
     }
     if let Some(net) = &ending.net {
         findings.extend(net_findings(ending, net, side));

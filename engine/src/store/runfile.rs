@@ -7,6 +7,8 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
+use nix::unistd::{AccessFlags, access};
+
 use crate::record::{ReadError, Run, read as parse};
 use crate::report::json;
 
@@ -57,6 +59,57 @@ fn reason(cause: &io::Error) -> String {
     }
 }
 
+/// Whether the name of a path is a document's own: what is there and no regular file (a pipe,
+/// `/dev/null`) takes a document once, and cannot have it replaced.
+pub fn is_replaceable(path: &Path) -> bool {
+    fs::metadata(path).map_or(true, |found| found.is_file() || found.is_dir())
+}
+
+/// Tries whether [`save_in`] could save there. The directory is made if it is not there.
+///
+/// # Errors
+///
+/// When the directory cannot be made or takes no file.
+pub fn try_in(directory: &Path) -> Result<(), StoreError> {
+    make(directory)?;
+    probe(&directory.join("ringperf")).map_err(|cause| StoreError::Directory {
+        path: directory.to_path_buf(),
+        cause,
+    })
+}
+
+/// Tries whether [`save_as`] could save there. What is there stays as it is.
+///
+/// # Errors
+///
+/// When no file could be written there.
+pub fn try_as(path: &Path) -> Result<(), StoreError> {
+    let tried = match fs::metadata(path) {
+        Ok(found) if found.is_dir() => Err(io::ErrorKind::IsADirectory.into()),
+        // Opening would wait for a pipe's reader, or tell one that is there of an early end.
+        Ok(found) if !found.is_file() => access(path, AccessFlags::W_OK).map_err(io::Error::from),
+        _ => probe(path),
+    };
+    tried.map_err(|cause| StoreError::Write {
+        path: path.to_path_buf(),
+        cause,
+    })
+}
+
+/// Makes the file beside a path that [`replace`] would make, and takes it away again.
+fn probe(path: &Path) -> io::Result<()> {
+    let (_, temporary) = beside(path)?;
+    File::create(&temporary)?;
+    fs::remove_file(&temporary)
+}
+
+fn make(directory: &Path) -> Result<(), StoreError> {
+    fs::create_dir_all(directory).map_err(|cause| StoreError::Directory {
+        path: directory.to_path_buf(),
+        cause,
+    })
+}
+
 /// Saves a run as `UUID.json` in a directory, which is made if it is not there. Returns the
 /// file's path.
 ///
@@ -64,10 +117,7 @@ fn reason(cause: &io::Error) -> String {
 ///
 /// When the directory or the file cannot be written.
 pub fn save_in(directory: &Path, run: &Run) -> Result<PathBuf, StoreError> {
-    fs::create_dir_all(directory).map_err(|cause| StoreError::Directory {
-        path: directory.to_path_buf(),
-        cause,
-    })?;
+    make(directory)?;
     let path = directory.join(format!("{}.json", run.uuid));
     save_as(&path, run)?;
     Ok(path)
@@ -81,14 +131,13 @@ pub fn save_in(directory: &Path, run: &Run) -> Result<PathBuf, StoreError> {
 /// When the file cannot be written.
 pub fn save_as(path: &Path, run: &Run) -> Result<(), StoreError> {
     let text = json::render(run);
-    let special = fs::metadata(path).is_ok_and(|found| !found.is_file());
-    let written = if special {
+    let written = if is_replaceable(path) {
+        replace(path, text.as_bytes())
+    } else {
         File::options()
             .write(true)
             .open(path)
             .and_then(|mut file| file.write_all(text.as_bytes()))
-    } else {
-        replace(path, text.as_bytes())
     };
     written.map_err(|cause| StoreError::Write {
         path: path.to_path_buf(),
@@ -98,14 +147,7 @@ pub fn save_as(path: &Path, run: &Run) -> Result<(), StoreError> {
 
 /// Writes beside the path, then renames over it.
 fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    // A link keeps pointing at its file: the file is replaced, not the link.
-    let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
-    let directory = match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
-    };
-    let name = path.file_name().ok_or(io::ErrorKind::InvalidFilename)?;
-    let temporary = directory.join(format!(".{}.{}", name.display(), std::process::id()));
+    let (path, temporary) = beside(path)?;
     let written = write_through(&temporary, bytes).and_then(|()| fs::rename(&temporary, &path));
     if written.is_err() {
         // Best effort: the cause that is reported is the one that matters.
@@ -113,7 +155,24 @@ fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
         return written;
     }
     // The rename itself survives a power cut only once the directory is on the disk.
-    File::open(directory)?.sync_all()
+    File::open(parent(&path))?.sync_all()
+}
+
+/// The file that a path means, and the one beside it that is written first. A link keeps
+/// pointing at its file: the file is replaced, not the link.
+fn beside(path: &Path) -> io::Result<(PathBuf, PathBuf)> {
+    let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
+    let name = path.file_name().ok_or(io::ErrorKind::InvalidFilename)?;
+    let name = format!(".{}.{}", name.display(), std::process::id());
+    let temporary = parent(&path).join(name);
+    Ok((path, temporary))
+}
+
+fn parent(path: &Path) -> &Path {
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    }
 }
 
 fn write_through(path: &Path, bytes: &[u8]) -> io::Result<()> {
@@ -216,6 +275,28 @@ mod tests {
         );
         save_as(Path::new("/dev/null"), &canned::tour()).unwrap();
         assert!(!fs::metadata("/dev/null").unwrap().is_file());
+    }
+
+    #[test]
+    fn what_can_be_saved_is_known_before() {
+        let scratch = Scratch::new("tried");
+        let file = scratch.0.join("file");
+        fs::write(&file, "x").unwrap();
+        try_in(&scratch.0.join("a/b")).unwrap();
+        for good in [&file, &scratch.0.join("new"), Path::new("/dev/full")] {
+            try_as(good).unwrap();
+        }
+        for bad in [&scratch.0, &file.join("below"), &scratch.0.join("none/new")] {
+            let error = try_as(bad).unwrap_err().to_string();
+            assert!(error.contains(bad.to_str().unwrap()), "{error}");
+        }
+        try_in(&file).unwrap_err();
+        try_in(Path::new("/proc/ringperf")).unwrap_err();
+        assert_eq!(fs::read_to_string(&file).unwrap(), "x", "as it was");
+        assert_eq!(fs::read_dir(scratch.0.join("a/b")).unwrap().count(), 0);
+        let mut names = scratch.names();
+        names.sort();
+        assert_eq!(names, ["a", "file"], "nothing is left of the trial");
     }
 
     #[test]

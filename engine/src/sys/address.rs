@@ -1,6 +1,8 @@
-//! A connection's addresses, and its orderly end.
+//! A connection's addresses, and its end: in order, or at once.
+#![expect(unsafe_code, reason = "an address of no family is none that nix knows")]
 
 use std::io;
+use std::mem::{size_of, zeroed};
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
@@ -37,4 +39,54 @@ fn plain(storage: &SockaddrStorage) -> io::Result<SocketAddr> {
 /// ENOTCONN where the connection is gone.
 pub fn end_stream(socket: BorrowedFd<'_>) -> io::Result<()> {
     Ok(shutdown(socket.as_raw_fd(), Shutdown::Write)?)
+}
+
+/// Ends a TCP connection at once: what is queued here goes no further, the other side gets a
+/// reset, and TCP_INFO and the peer's address are gone.
+///
+/// # Errors
+/// Those of connect(2).
+pub fn abort_stream(socket: BorrowedFd<'_>) -> io::Result<()> {
+    // SAFETY: all zeroes is a valid address, of the family AF_UNSPEC.
+    let mut nowhere: libc::sockaddr = unsafe { zeroed() };
+    nowhere.sa_family = libc::AF_UNSPEC as libc::sa_family_t;
+    let length = size_of::<libc::sockaddr>() as libc::socklen_t;
+    // SAFETY: the kernel reads an address of the length that is given, and it lives until then.
+    let result = unsafe { libc::connect(socket.as_raw_fd(), &raw const nowhere, length) };
+    if result < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::{TcpListener, TcpStream};
+    use std::os::fd::AsFd;
+
+    use super::*;
+
+    #[test]
+    fn what_is_queued_behind_an_abort_never_comes() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut sender = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let mut receiver = listener.accept().unwrap().0;
+        sender.set_nonblocking(true).unwrap();
+        let mut sent = 0;
+        while let Ok(bytes) = sender.write(&[7; 65536]) {
+            sent += bytes;
+        }
+        abort_stream(sender.as_fd()).unwrap();
+        assert!(peer(sender.as_fd()).is_err());
+        let (mut received, mut room) = (0, vec![0; 65536]);
+        let error = loop {
+            match receiver.read(&mut room) {
+                Ok(bytes) => received += bytes,
+                Err(error) => break error,
+            }
+        };
+        assert_eq!(error.kind(), io::ErrorKind::ConnectionReset);
+        assert!(0 < received && received < sent, "{received} of {sent}");
+    }
 }

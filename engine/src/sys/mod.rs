@@ -15,5 +15,6 @@ pub mod queue;
 pub mod rusage;
 pub mod shared;
 pub mod socket;
+pub mod stdio;
 pub mod tcp_info;
 pub mod transfer;

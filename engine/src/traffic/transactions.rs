@@ -36,6 +36,8 @@ pub struct Outstanding {
     /// Cut numbers: the requests given up last, so many per flow; not busy where the answer came.
     given_up: Vec<Slot>,
     kept: usize,
+    /// Requests given up that had to make room for newer ones, their answer still missing.
+    forgotten: u64,
     /// Whole numbers: a bit for each of the last [`NUMBERS`] of each flow, set once answered.
     answered: Vec<u64>,
     /// The bits of a number that an answer carries.
@@ -88,6 +90,7 @@ impl Outstanding {
             depth,
             given_up: vec![FREE; flows * kept],
             kept,
+            forgotten: 0,
             answered: Vec::new(),
             mask,
         }
@@ -191,9 +194,17 @@ impl Outstanding {
         if self.kept > 0 {
             let oldest = (head.given_up % self.kept as u64) as usize;
             head.given_up += 1;
-            self.given_up[flow * self.kept + oldest] = ended;
+            let place = &mut self.given_up[flow * self.kept + oldest];
+            self.forgotten += u64::from(place.busy);
+            *place = ended;
         }
         Some(ended)
+    }
+
+    /// Requests given up that are remembered no more and were not answered until then. Numbers
+    /// that are cut come round: an answer that comes after all may be taken for a newer one's.
+    pub fn forgotten(&self) -> u64 {
+        self.forgotten
     }
 
     /// An answer came that [`Outstanding::end_tagged`] knows no request for. The number of the
@@ -364,6 +375,8 @@ mod tests {
             assert_eq!(given_up, None, "an answer could be taken for another's");
             assert!(out.end_expired(0, 7).is_some());
         }
+        let remembered = 0xff - u64::from(depth);
+        assert_eq!(out.forgotten(), 10_200 - remembered);
     }
 
     proptest! {

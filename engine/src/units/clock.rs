@@ -45,14 +45,42 @@ mod tests {
     fn known_instants() {
         for (seconds, text) in [
             (0, "1970-01-01T00:00:00.000Z"),
+            (951_782_399, "2000-02-28T23:59:59.000Z"),
             (951_782_400, "2000-02-29T00:00:00.000Z"),
+            (951_868_800, "2000-03-01T00:00:00.000Z"),
             (1_700_000_000, "2023-11-14T22:13:20.000Z"),
             (4_107_542_399, "2100-02-28T23:59:59.000Z"),
             (4_107_542_400, "2100-03-01T00:00:00.000Z"),
         ] {
             assert_eq!(rfc3339(UNIX_EPOCH + Duration::from_secs(seconds)), text);
         }
+        assert_eq!(
+            rfc3339(UNIX_EPOCH + Duration::from_millis(1)),
+            "1970-01-01T00:00:00.001Z"
+        );
         let before = UNIX_EPOCH - Duration::from_secs(1);
         assert_eq!(rfc3339(before), "1970-01-01T00:00:00.000Z");
+    }
+
+    #[test]
+    fn every_day_of_four_centuries_follows_the_one_before() {
+        let mut last = civil(0);
+        for days in 1..146_097 {
+            let now = civil(days);
+            let by = |years: u64| last.0.is_multiple_of(years);
+            let leap = by(4) && (!by(100) || by(400));
+            let length = match last.1 {
+                2 => 28 + u64::from(leap),
+                4 | 6 | 9 | 11 => 30,
+                _ => 31,
+            };
+            let next = match (last.2 < length, last.1) {
+                (true, _) => (last.0, last.1, last.2 + 1),
+                (false, 12) => (last.0 + 1, 1, 1),
+                (false, month) => (last.0, month + 1, 1),
+            };
+            assert_eq!(now, next);
+            last = now;
+        }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
+use std::net::{IpAddr, Ipv6Addr};
 use std::str::FromStr;
 
 use super::ParseError;
@@ -72,19 +73,31 @@ impl fmt::Display for CpuList {
     }
 }
 
-/// Reads whole numbers separated by commas: `1,100`.
+/// Reads a whole number: `100`.
 ///
 /// # Errors
-/// Anything else, and numbers that do not fit 32 bits.
-pub fn parse_numbers(text: &str) -> Result<Vec<u32>, ParseError> {
-    let number = |part: &str| digits(part).and_then(|part| part.parse().ok());
-    let numbers: Option<Vec<u32>> = text.split(',').map(number).collect();
-    numbers.ok_or_else(|| {
-        ParseError::new(
-            "a list of numbers",
-            text,
-            "write whole numbers such as 1,100",
-        )
+/// Anything else, and what does not fit 32 bits.
+pub fn parse_number(text: &str) -> Result<u32, ParseError> {
+    let error = |reason: &str| ParseError::new("a number", text, reason);
+    let digits = digits(text)
+        .filter(|digits| !digits.is_empty())
+        .ok_or_else(|| error("write a whole number such as 1 or 100, in a list 1,100"))?;
+    digits.parse().map_err(|_| error("it is too large"))
+}
+
+/// Reads an IP address without a port: `10.0.0.1`, `::1`, `[::1]`.
+///
+/// # Errors
+/// Anything else.
+pub fn parse_address(text: &str) -> Result<IpAddr, ParseError> {
+    let inner = text
+        .strip_prefix('[')
+        .and_then(|rest| rest.strip_suffix(']'));
+    let v6 = inner.map(|inner| inner.parse::<Ipv6Addr>().map(IpAddr::from));
+    let address = v6.unwrap_or_else(|| text.parse());
+    address.map_err(|_| {
+        let reason = "write one such as 10.0.0.1 or ::1, without a port";
+        ParseError::new("an IP address", text, reason)
     })
 }
 
@@ -165,9 +178,19 @@ mod tests {
         ] {
             assert!(cpus(text).is_err(), "{text}");
         }
-        assert_eq!(parse_numbers("1,100").unwrap(), [1, 100]);
-        for text in ["", "1,", "+1", "1 ,2", "4294967296", "1K"] {
-            assert!(parse_numbers(text).is_err(), "{text}");
+        assert_eq!(parse_number("100").unwrap(), 100);
+        for text in ["", "1,", "+1", "-1", "1 ", "4294967296", "1K", "\u{661}"] {
+            assert!(parse_number(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn addresses_have_no_port() {
+        for text in ["10.0.0.1", "::1", "[::1]"] {
+            parse_address(text).unwrap();
+        }
+        for text in ["", "10.0.0.1:5", "[::1]:5", "[10.0.0.1]", "[::1", "host"] {
+            assert!(parse_address(text).is_err(), "{text}");
         }
     }
 
@@ -207,7 +230,8 @@ mod tests {
         fn any_text_is_a_list_or_an_error(text in "[0-9,-]{0,40}|.{0,20}") {
             let _ = text.parse::<CpuList>();
             let _ = text.parse::<PortRange>();
-            let _ = parse_numbers(&text);
+            let _ = parse_number(&text);
+            let _ = parse_address(&text);
         }
     }
 }

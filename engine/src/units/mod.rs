@@ -1,12 +1,11 @@
 //! Bytes, rates and durations: parse and print.
 //!
 //! Printing for a person to type again is exact: what `print_*` gives, `parse_*` reads back as the
-//! same value. Printing for a table (`human_*`) rounds to three significant digits.
+//! same value. Rounding for a table is the report's.
 
 mod cidr;
 mod clock;
 mod duration;
-mod human;
 mod list;
 mod number;
 mod rate;
@@ -15,8 +14,7 @@ mod size;
 pub use cidr::Cidr;
 pub use clock::rfc3339;
 pub use duration::{parse_duration, print_duration};
-pub use human::{human_bits_per_second, human_bytes, human_count, human_ns};
-pub use list::{CpuList, PortRange, parse_numbers};
+pub use list::{CpuList, PortRange, parse_address, parse_number};
 pub use rate::{
     PerSecond, Scope, parse_bitrate, parse_count, print_bitrate, print_count, print_per_second,
 };

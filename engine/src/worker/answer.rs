@@ -18,7 +18,7 @@ impl<B: Backend> Worker<B> {
             self.backend.recycle(&event);
             return self.requests_ended(f, event);
         }
-        self.saw_arrival();
+        self.saw_arrival(f);
         let bytes = event.result as u64;
         let complete = if datagrams {
             u64::from(self.is_request(f, &event))
@@ -149,11 +149,11 @@ impl<B: Backend> Worker<B> {
     }
 
     fn count_answer(&mut self, f: usize, bytes: u64) {
-        self.tally.last_sent_ns = self.now;
         let flow = &mut self.flows[f];
         flow.lifetime.sent_bytes += bytes;
         flow.lifetime.sent_messages += 1;
         let group = flow.group;
+        self.spans[group].ended(self.now);
         self.recorder.sent(group, self.now, bytes, 1);
     }
 

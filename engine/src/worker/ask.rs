@@ -61,9 +61,11 @@ impl<B: Backend> Worker<B> {
             }
             requests.end = sequence + 1;
             self.totals[group].window.started += 1;
+        }
+        if self.recorder.in_window(self.now) {
             self.flows[f].window.sent_bytes += bytes;
             self.flows[f].window.sent_messages += 1;
-            self.recorder.sent_in_window(group, start_ns, bytes, 1);
+            self.recorder.sent_in_window(group, self.now, bytes, 1);
         }
         sequence
     }
@@ -137,7 +139,7 @@ impl<B: Backend> Worker<B> {
             self.backend.recycle(&event);
             return self.answers_ended(f, event);
         }
-        self.saw_arrival();
+        self.saw_arrival(f);
         if datagrams {
             self.datagram_answer(f, &event);
         } else {
@@ -227,14 +229,18 @@ impl<B: Backend> Worker<B> {
         flow.lifetime.received_messages += 1;
         let group = flow.group;
         self.totals[group].lifetime.done += 1;
+        self.totals[group].lifetime.completed += 1;
         self.recorder.received_life(group, bytes, 1);
-        if inside {
-            flow.window_done += 1;
+        // What is received in the window is its throughput; what began in it, its latency.
+        if self.recorder.completed(group, self.now) {
             flow.window.received_bytes += bytes;
             flow.window.received_messages += 1;
+            self.totals[group].window.completed += 1;
+            self.recorder.received_in_window(group, self.now, bytes, 1);
+        }
+        if inside {
+            flow.window_done += 1;
             self.totals[group].window.done += 1;
-            self.recorder
-                .received_in_window(group, transaction.start_ns, bytes, 1);
             self.recorder.done(group, transaction.start_ns, latency);
             if let Some(journeys) = &mut self.journeys {
                 journeys.done(self.flows[f].number, transaction.start_ns, self.now);
@@ -244,8 +250,8 @@ impl<B: Backend> Worker<B> {
 
     /// Counts a transaction that will have no answer.
     pub(super) fn transaction_failed(&mut self, f: usize, transaction: Transaction) {
-        self.tally.last_failure_ns = self.now;
         let group = self.flows[f].group;
+        self.spans[group].ended(self.now);
         self.totals[group].lifetime.failed += 1;
         if self.recorder.in_window(transaction.start_ns) {
             self.totals[group].window.failed += 1;

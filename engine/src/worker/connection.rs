@@ -106,7 +106,7 @@ impl<B: Backend> Worker<B> {
         if event.result <= 0 {
             return self.connection_failed(f, event.result);
         }
-        self.saw_arrival();
+        self.saw_arrival(f);
         if self.flows[f].assembly.take(event.result as u64, size) > 0 {
             if let Some(transaction) = self.outstanding.end_oldest(f) {
                 self.transaction_done(f, transaction);

@@ -15,21 +15,13 @@ use crate::traffic::schedule::Schedule;
 use crate::traffic::transactions::Outstanding;
 use crate::traffic::udp::{Jitter, Tracker};
 
+use super::drain;
 use super::flow::{Flow, Role};
 use super::outcome::TransactionTotals;
 use super::policy::Choices;
 use super::signals::Signals;
 use super::thread::{Failure, Note};
 
-/// Streams have this long to end after the stop; see the sample's bound of 0.3 s.
-pub(super) const STREAM_DRAIN_NS: u64 = 250_000_000;
-/// Receivers of streams have longer: the sender, which is told of the stop later, is to end first,
-/// or what it still sends would be neither received nor in flight.
-const STREAM_RECEIVE_DRAIN_NS: u64 = 1_000_000_000;
-/// Datagrams have this long at most.
-pub(super) const DATAGRAM_DRAIN_NS: u64 = 1_000_000_000;
-/// A receiver of datagrams is done after so much silence.
-pub(super) const DATAGRAM_SILENCE_NS: u64 = 200_000_000;
 /// How often the receive low-water mark follows the rate.
 pub(super) const ADAPT_NS: u64 = 100_000_000;
 /// What waking a sleeping thread costs at worst: gaps shorter than this are worth spinning over.
@@ -103,6 +95,8 @@ pub(super) struct Worker<B> {
     pub(super) signals: Arc<Signals>,
     pub(super) notes: Sender<Note>,
     pub(super) totals: Vec<TransactionTotals>,
+    /// By group.
+    pub(super) spans: Vec<Span>,
     pub(super) tally: Tally,
     pub(super) now: u64,
     pub(super) stage: Stage,
@@ -118,13 +112,6 @@ pub(super) struct Tally {
     pub(super) receive_operations: u64,
     /// Requests that could not be answered since too many waited for their answers.
     pub(super) unanswered: u64,
-    /// First and last arrival; 0 where there was none.
-    pub(super) first_arrival_ns: u64,
-    pub(super) last_arrival_ns: u64,
-    /// When the last send was counted; 0 where none was.
-    pub(super) last_sent_ns: u64,
-    /// When the last transaction was given up; 0 where none was.
-    pub(super) last_failure_ns: u64,
     /// Since when nothing arrived: the last arrival, or the begin of the drain.
     pub(super) silent_since_ns: u64,
     /// Time in waits that never sleep, and in those that may.
@@ -134,16 +121,36 @@ pub(super) struct Tally {
     pub(super) rounds: u64,
 }
 
-impl Tally {
-    /// When the first bytes came, and when the last came or went. The end of a transaction that
-    /// was given up is one as well: it took its time like any other.
-    pub(super) fn traffic_ns(&self) -> (u64, u64) {
-        let last = self.last_arrival_ns.max(self.last_failure_ns);
-        let last = last.max(self.last_sent_ns);
-        match self.first_arrival_ns {
-            0 => (last, last),
-            first => (first, last),
+/// When a group's first bytes came, and when the last came or went, nanoseconds; 0 where none
+/// did. The end of a transaction that was given up is one as well: it took its time like any
+/// other.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Span {
+    first_arrival_ns: u64,
+    last_ns: u64,
+}
+
+impl Span {
+    /// Bytes came.
+    pub(super) fn arrived(&mut self, now_ns: u64) {
+        self.last_ns = now_ns;
+        if self.first_arrival_ns == 0 {
+            self.first_arrival_ns = now_ns;
         }
+    }
+
+    /// Bytes went, or a transaction was given up.
+    pub(super) fn ended(&mut self, now_ns: u64) {
+        self.last_ns = now_ns;
+    }
+
+    /// The first that came, or else the last; and the last.
+    pub fn bounds(&self) -> Option<(u64, u64)> {
+        let first = match self.first_arrival_ns {
+            0 => self.last_ns,
+            first => first,
+        };
+        (self.last_ns > 0).then_some((first, self.last_ns))
     }
 }
 
@@ -155,8 +162,10 @@ pub(super) struct Clock {
     pub(super) next_adapt_ns: u64,
     pub(super) next_expiry_ns: u64,
     pub(super) accept_ns: u64,
-    /// Draining: senders of streams wait no longer than until then.
+    /// Senders of streams have ended, and wait for their receivers no longer than until then.
     pub(super) senders_until_ns: u64,
+    /// Then they have: what is in flight has been noted.
+    pub(super) senders_left: bool,
     pub(super) last_event_ns: u64,
     pub(super) event_gap_ns: u64,
 }
@@ -170,6 +179,7 @@ impl Default for Clock {
             next_expiry_ns: u64::MAX,
             accept_ns: u64::MAX,
             senders_until_ns: u64::MAX,
+            senders_left: false,
             last_event_ns: 0,
             event_gap_ns: 0,
         }
@@ -337,8 +347,10 @@ impl<B: Backend> Worker<B> {
             } else {
                 self.issue_due();
                 self.adapt_low_water();
+                self.end_overdue_senders();
             }
         }
+        self.leave_overdue_senders();
         self.think_over();
         self.expire();
         self.accept_again();
@@ -422,6 +434,7 @@ impl<B: Backend> Worker<B> {
             return;
         }
         match self.flows[f].role {
+            Role::StreamSend | Role::DatagramSend if !self.sending() => {}
             Role::StreamSend => self.stream_fill(f),
             Role::DatagramSend => self.datagram_fill(f),
             Role::Ask | Role::DatagramAsk => self.ask(f),
@@ -447,53 +460,6 @@ impl<B: Backend> Worker<B> {
             self.recorder.lag(group, self.now.saturating_sub(intended));
         }
         intended
-    }
-
-    fn begin_drain(&mut self) {
-        self.close_window();
-        if self.signals.stopping() > 1 {
-            self.stage = Stage::Done;
-            return;
-        }
-        let receives = |flow: &Flow| flow.role == Role::StreamReceive;
-        let bound = match self.case.proto {
-            Proto::Tcp if self.flows.iter().any(receives) => STREAM_RECEIVE_DRAIN_NS,
-            Proto::Tcp => STREAM_DRAIN_NS,
-            Proto::Udp => DATAGRAM_DRAIN_NS,
-        };
-        self.clock.senders_until_ns = self.now + STREAM_DRAIN_NS;
-        self.stage = Stage::Draining(self.now + bound);
-        self.tally.silent_since_ns = self.now;
-        for f in 0..self.flows.len() {
-            match self.flows[f].role {
-                Role::StreamSend => self.stream_end(f),
-                Role::StreamReceive => self.set_low_water(f, 1),
-                Role::Ask => self.ask_end(f),
-                _ => {}
-            }
-        }
-    }
-
-    fn check_drained(&mut self, until_ns: u64) {
-        let over = self.signals.stopping() > 1 || self.now >= until_ns;
-        if over || (0..self.flows.len()).all(|f| self.flow_drained(f)) {
-            self.stage = Stage::Done;
-        }
-    }
-
-    fn flow_drained(&self, f: usize) -> bool {
-        let flow = &self.flows[f];
-        match flow.role {
-            Role::StreamSend => flow.ended || self.now >= self.clock.senders_until_ns,
-            Role::StreamReceive | Role::Answer => flow.ended,
-            Role::DatagramSend => flow.in_flight == 0,
-            Role::DatagramReceive | Role::DatagramAnswer => {
-                self.now >= self.tally.silent_since_ns + DATAGRAM_SILENCE_NS
-            }
-            Role::Ask | Role::DatagramAsk => self.outstanding.used(f) == 0,
-            Role::Connect => flow.slot.is_none() || self.outstanding.used(f) == 0,
-            Role::Accepted => flow.slot.is_none() || flow.ended,
-        }
     }
 
     fn wait_for(&mut self) -> WaitFor {
@@ -526,10 +492,13 @@ impl<B: Backend> Worker<B> {
                 marks.t0_ns
             });
             until = until.min(if self.clock.crossed_t1 {
-                u64::MAX
+                self.senders_overdue_ns()
             } else {
                 marks.t1_ns
             });
+        }
+        if !self.clock.senders_left {
+            until = until.min(self.clock.senders_until_ns);
         }
         if let Some(Reverse((due, _, _))) = self.thinking.peek() {
             until = until.min(*due);
@@ -545,11 +514,8 @@ impl<B: Backend> Worker<B> {
             }
             Stage::Draining(end) => {
                 until = until.min(end);
-                if self.now < self.clock.senders_until_ns {
-                    until = until.min(self.clock.senders_until_ns);
-                }
                 if self.case.proto == Proto::Udp {
-                    until = until.min(self.tally.silent_since_ns + DATAGRAM_SILENCE_NS);
+                    until = until.min(self.tally.silent_since_ns + drain::SILENCE_NS);
                 }
             }
             Stage::Armed | Stage::Done => {}

@@ -158,12 +158,12 @@ impl<B: Backend> Worker<B> {
 
     fn count_datagrams(&mut self, f: usize, used: BufferUse) {
         let (bytes, messages) = (u64::from(used.bytes), u64::from(used.messages));
-        self.tally.last_sent_ns = self.now;
         let flow = &mut self.flows[f];
         flow.lifetime.sent_bytes += bytes;
         flow.lifetime.sent_messages += messages;
         flow.phase_sent[used.phase as usize] += messages;
         let group = flow.group;
+        self.spans[group].ended(self.now);
         if !self.choices.headers {
             return self.recorder.sent(group, self.now, bytes, messages);
         }
@@ -197,7 +197,7 @@ impl<B: Backend> Worker<B> {
             self.take_counts(f, &event, control)
         };
         if ours {
-            self.saw_arrival();
+            self.saw_arrival(f);
         }
         self.backend.recycle(&event);
         if let (false, Some(slot)) = (event.armed, self.flows[f].slot) {

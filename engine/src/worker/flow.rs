@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::ops::Range;
 
 use crate::backend::Slot;
+use crate::measure::tcp::TcpSample;
 use crate::plan::{Direction, GroupPlan, Proto, Traffic};
 use crate::record::Counters;
 use crate::traffic::budget::Budget;
@@ -66,6 +67,15 @@ impl Role {
     }
 }
 
+/// What the kernel knows of a flow's connection.
+#[derive(Clone, Default, Debug)]
+pub struct Kernels {
+    /// TCP_INFO.
+    pub tcp: Option<TcpSample>,
+    /// Bytes in the kernel's queue: SIOCOUTQ of senders, SIOCINQ of receivers.
+    pub queued_bytes: u64,
+}
+
 /// One flow.
 #[derive(Debug)]
 pub struct Flow {
@@ -117,6 +127,8 @@ pub struct Flow {
     pub reset: bool,
     /// The write side has been shut down.
     pub shut: bool,
+    /// What the kernel knew of its connection when it was abandoned.
+    pub last_seen: Option<Kernels>,
     /// Waits for a private buffer.
     pub hungry: bool,
     /// The last connection failed (crr).
@@ -163,6 +175,7 @@ impl Flow {
             ended: false,
             reset: false,
             shut: false,
+            last_seen: None,
             hungry: false,
             failed: false,
             position: 0,

@@ -20,6 +20,7 @@ mod ask;
 mod connection;
 mod cycle;
 mod datagram;
+mod drain;
 mod drive;
 mod flow;
 mod outcome;
@@ -28,6 +29,7 @@ mod signals;
 mod stream;
 mod thread;
 
+pub use cycle::Span;
 pub use drive::drive;
 pub use flow::Role;
 pub use outcome::{FlowOutcome, GroupOutcome, WorkerOutcome};

@@ -1,7 +1,7 @@
 //! What a worker leaves behind.
 
 use std::net::SocketAddr;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 
 use crate::backend::{Backend, EngineStats};
 use crate::measure::journey::{Journeys, Sums};
@@ -9,13 +9,13 @@ use crate::measure::recorder::Remains;
 use crate::measure::tcp::TcpSample;
 use crate::plan::Proto;
 use crate::record::{Counters, Transactions};
-use crate::sys::{queue, rusage, socket, tcp_info};
+use crate::sys::{address, queue, rusage, socket, tcp_info};
 use crate::traffic::udp::Account;
 
 use crate::traffic::schedule::Schedule;
 
-use super::cycle::Worker;
-use super::flow::{Flow, Role};
+use super::cycle::{Span, Worker};
+use super::flow::{Flow, Kernels, Role};
 use super::policy::Choices;
 
 /// Most ages that are told apart in one flow's backlog.
@@ -59,7 +59,8 @@ pub struct FlowOutcome {
     pub transactions: u64,
     /// TCP_INFO at the end.
     pub tcp: Option<TcpSample>,
-    /// Bytes in the kernel's queue at the end: SIOCOUTQ of senders, SIOCINQ of receivers.
+    /// Bytes in the kernel's queue: SIOCOUTQ of senders when their time to end was over, SIOCINQ
+    /// of receivers at the end.
     pub queued_bytes: u64,
     /// The stream's end was seen.
     pub ended: bool,
@@ -88,6 +89,10 @@ pub struct GroupOutcome {
     pub totals: TransactionTotals,
     /// Smallest age among the censored, nanoseconds.
     pub censored_min_ns: Option<u64>,
+    /// When its traffic came and went.
+    pub span: Span,
+    /// Open loop: what the schedule meant for the window.
+    pub due: u64,
 }
 
 /// Everything a worker leaves behind.
@@ -115,9 +120,9 @@ pub struct WorkerOutcome {
     pub receive_operations: u64,
     /// Datagram requests that were dropped since too many waited for their answers.
     pub unanswered: u64,
-    /// First arrival, and last arrival, send or request given up, nanoseconds; 0 where there was
-    /// none.
-    pub traffic_ns: (u64, u64),
+    /// Datagram requests given up so long ago that their answer, had it come since, could have
+    /// been taken for a newer one's.
+    pub forgotten: u64,
     /// Time spent spinning and sleeping, nanoseconds.
     pub waited_ns: (u64, u64),
     /// Where the time of its transactions went; only with stage probes.
@@ -142,6 +147,7 @@ impl<B: Backend> Worker<B> {
         error: Option<String>,
     ) -> WorkerOutcome {
         self.close_window();
+        self.leave_senders();
         let groups = self.census();
         let after = rusage::thread_usage().unwrap_or_default();
         let seconds = |after: u64, before: u64| after.saturating_sub(before) as f64 / 1e6;
@@ -162,7 +168,7 @@ impl<B: Backend> Worker<B> {
             ports_exhausted: self.tally.ports_exhausted,
             receive_operations: self.tally.receive_operations,
             unanswered: self.tally.unanswered,
-            traffic_ns: self.tally.traffic_ns(),
+            forgotten: self.outstanding.forgotten(),
             waited_ns: (self.tally.spun_ns, self.tally.slept_ns),
             remains: self.recorder.finish(),
             journeys: self.journeys.and_then(Journeys::into_sums),
@@ -176,11 +182,14 @@ impl<B: Backend> Worker<B> {
         let mut groups: Vec<GroupOutcome> = self
             .totals
             .iter()
-            .map(|t| GroupOutcome {
-                totals: *t,
-                censored_min_ns: None,
+            .zip(&self.spans)
+            .map(|(totals, span)| GroupOutcome {
+                totals: *totals,
+                span: *span,
+                ..GroupOutcome::default()
             })
             .collect();
+        self.count_due(&mut groups);
         let now = self.now;
         let mut ages: Vec<(usize, u64)> = Vec::new();
         for (f, transaction) in self.outstanding.outstanding() {
@@ -207,6 +216,20 @@ impl<B: Backend> Worker<B> {
             outcome.censored_min_ns = Some(least);
         }
         groups
+    }
+
+    /// Counts what the schedule meant for the window, sent or not.
+    fn count_due(&self, groups: &mut [GroupOutcome]) {
+        let (Some(schedule), Some(marks)) = (&self.schedule, self.recorder.marks()) else {
+            return;
+        };
+        let end = marks.t1_ns.min(self.now);
+        for flow in self.flows.iter().filter(|flow| flow.role.paced()) {
+            let of = |ns| schedule.due_before(flow.own, ns);
+            // A count ends the schedule too.
+            let most = flow.issued.saturating_add(flow.budget.peek(u64::MAX));
+            groups[flow.group].due += of(end).min(most).saturating_sub(of(marks.t0_ns));
+        }
     }
 
     /// Adds the ages of what was due and never sent, with how many have about that age. Of a long
@@ -246,7 +269,22 @@ impl<B: Backend> Worker<B> {
         low
     }
 
-    fn flow_outcome(&self, f: usize) -> FlowOutcome {
+    /// Ends a sender's connection at once, after what the kernel knows of it has been noted.
+    pub(super) fn abandon(&mut self, f: usize) {
+        let Some(slot) = self.flows[f].slot else {
+            return;
+        };
+        let socket = self.backend.socket(slot);
+        let seen = kernels(&self.flows[f], socket.as_fd());
+        // Fails only where the connection is gone already.
+        let _ = address::abort_stream(socket.as_fd());
+        let flow = &mut self.flows[f];
+        flow.last_seen = Some(seen);
+        (flow.ended, flow.reset) = (true, true);
+    }
+
+    fn flow_outcome(&mut self, f: usize) -> FlowOutcome {
+        let seen = self.flows[f].last_seen.take();
         let flow = &self.flows[f];
         // A connection that is being closed has no socket any more.
         let closing = matches!(flow.role, Role::Connect | Role::Accepted) && flow.shut;
@@ -254,6 +292,8 @@ impl<B: Backend> Worker<B> {
         let socket = slot.map(|slot| self.backend.socket(slot));
         let fd = socket.as_ref().map(AsFd::as_fd);
         let tcp = self.case.proto == Proto::Tcp;
+        let now = || fd.filter(|_| tcp).map(|fd| kernels(flow, fd));
+        let seen = seen.or_else(now).unwrap_or_default();
         FlowOutcome {
             role: flow.role,
             group: flow.group as u32,
@@ -267,8 +307,8 @@ impl<B: Backend> Worker<B> {
             window: flow.window_counts(),
             lifetime: flow.lifetime,
             transactions: flow.window_done,
-            tcp: fd.filter(|_| tcp).and_then(tcp_sample),
-            queued_bytes: fd.map_or(0, |fd| at_close(flow, fd)),
+            tcp: seen.tcp,
+            queued_bytes: seen.queued_bytes,
             ended: flow.ended && !flow.reset,
             arrived: flow.arrived,
             phase_sent: flow.phase_sent,
@@ -284,27 +324,20 @@ impl<B: Backend> Worker<B> {
     }
 }
 
-/// Bytes in flight at the close. What a sender could not bring to its end in time goes no
-/// further: a deep queue on the path would have the next sample's traffic behind it.
-fn at_close(flow: &Flow, fd: std::os::fd::BorrowedFd<'_>) -> u64 {
-    let bytes = queued(flow, fd);
-    if flow.role == Role::StreamSend && !flow.ended {
-        // Fails only where the connection is gone already.
-        let _ = socket::set_close_by_reset(fd, true);
-    }
-    bytes
-}
-
-fn queued(flow: &Flow, fd: std::os::fd::BorrowedFd<'_>) -> u64 {
-    let bytes = match flow.role {
+/// What the kernel knows of a flow's connection now.
+fn kernels(flow: &Flow, fd: BorrowedFd<'_>) -> Kernels {
+    let queued = match flow.role {
         Role::StreamSend => queue::send_queue(fd),
         Role::StreamReceive => queue::receive_queue(fd),
-        _ => return 0,
+        _ => Ok(0),
     };
-    bytes.unwrap_or(0)
+    Kernels {
+        tcp: tcp_sample(fd),
+        queued_bytes: queued.unwrap_or(0),
+    }
 }
 
-fn tcp_sample(fd: std::os::fd::BorrowedFd<'_>) -> Option<TcpSample> {
+fn tcp_sample(fd: BorrowedFd<'_>) -> Option<TcpSample> {
     let info = tcp_info::tcp_info(fd).ok()?;
     Some(TcpSample {
         congestion: socket::congestion(fd).ok(),

@@ -5,7 +5,7 @@ use std::os::fd::AsFd;
 use crate::backend::{Backend, Event, SendFrom};
 use crate::sys::{address, socket};
 
-use super::cycle::{ADAPT_NS, Stage, Worker};
+use super::cycle::{ADAPT_NS, Worker};
 use super::policy::{PATTERN_PERIOD, wrong_bytes};
 
 /// Bounds of the receive low-water mark: about a millisecond's worth of the rate, bytes.
@@ -55,7 +55,7 @@ impl<B: Backend> Worker<B> {
             self.count_sent(f, event.result as u64, u64::from(event.token));
         }
         let whole = event.result == event.token as i32;
-        if !whole && self.stage == Stage::Running {
+        if !whole && self.sending() {
             let what = "the connection failed while sending";
             self.broken(f, event.result.min(0), what);
             return;
@@ -63,7 +63,7 @@ impl<B: Backend> Worker<B> {
         if self.flows[f].budget.spent() && self.flows[f].in_flight == 0 {
             self.shut(f);
             self.check_limit();
-        } else if self.stage == Stage::Running {
+        } else if self.sending() {
             self.stream_fill(f);
         } else {
             self.stream_end(f);
@@ -77,11 +77,11 @@ impl<B: Backend> Worker<B> {
         } else {
             bytes / message
         };
-        self.tally.last_sent_ns = self.now;
         let flow = &mut self.flows[f];
         flow.lifetime.sent_bytes += bytes;
         flow.lifetime.sent_messages += messages;
         let group = flow.group;
+        self.spans[group].ended(self.now);
         self.recorder.sent(group, self.now, bytes, messages);
     }
 
@@ -132,7 +132,7 @@ impl<B: Backend> Worker<B> {
         flow.lifetime.received_bytes += bytes;
         let (group, slot) = (flow.group, flow.slot);
         self.recorder.received(group, self.now, bytes, 0);
-        self.saw_arrival();
+        self.saw_arrival(f);
         if let (false, Some(slot)) = (event.armed, slot) {
             self.backend.receive(slot);
         }
@@ -155,12 +155,9 @@ impl<B: Backend> Worker<B> {
         }
     }
 
-    pub(super) fn saw_arrival(&mut self) {
-        self.tally.last_arrival_ns = self.now;
+    pub(super) fn saw_arrival(&mut self, f: usize) {
         self.tally.silent_since_ns = self.now;
-        if self.tally.first_arrival_ns == 0 {
-            self.tally.first_arrival_ns = self.now;
-        }
+        self.spans[self.flows[f].group].arrived(self.now);
     }
 
     /// Lets the low-water mark follow the rate, so that the receiver is woken about once a

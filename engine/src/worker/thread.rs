@@ -22,7 +22,7 @@ use crate::traffic::transactions::Outstanding;
 use crate::traffic::udp::{HEADER_BYTES, Jitter, Tracker};
 use crate::uring::Ring;
 
-use super::cycle::{BufferUse, Clock, Echo, Stage, Tally, Worker};
+use super::cycle::{BufferUse, Clock, Echo, Span, Stage, Tally, Worker};
 use super::flow::{Flow, Role};
 use super::outcome::{TransactionTotals, WorkerOutcome};
 use super::policy::{Choices, pattern};
@@ -364,7 +364,7 @@ pub(super) fn assemble<B: Backend>(
     } else {
         0
     };
-    let accepting = flows.iter().any(|f| f.role == Role::Accepted);
+    let accepting = flows.iter().filter(|f| f.role == Role::Accepted).count();
     let buffers = choices.buffers;
     let sockets = choices.sockets(&case, flows.len() as u32) as usize;
     Worker {
@@ -392,10 +392,11 @@ pub(super) fn assemble<B: Backend>(
         uses: vec![BufferUse::default(); buffers as usize],
         next_sender: 0,
         listener: None,
-        free_flows: (0..if accepting { flows.len() as u32 } else { 0 }).collect(),
+        free_flows: (0..accepting as u32).collect(),
         target: None,
         journeys: None,
         totals: vec![TransactionTotals::default(); case.groups.len()],
+        spans: vec![Span::default(); case.groups.len()],
         tally: Tally::default(),
         now: 0,
         stage: Stage::Armed,

@@ -4,6 +4,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
+use tempfile::TempDir;
 
 use crate::exec::{Background, Show, run};
 
@@ -26,6 +27,8 @@ pub enum Listens {
 #[derive(Debug)]
 pub struct Namespace {
     name: String,
+    /// Where commands run: some tools leave their logs where they are.
+    scratch: TempDir,
 }
 
 impl Namespace {
@@ -38,6 +41,7 @@ impl Namespace {
     pub fn new(purpose: &str, congestion: &str) -> Result<Namespace> {
         let namespace = Namespace {
             name: format!("ringperf-{purpose}-{}", std::process::id()),
+            scratch: tempfile::tempdir()?,
         };
         ip(&format!("netns add {}", namespace.name))?;
         namespace.ip("link set lo up")?;
@@ -67,6 +71,7 @@ impl Namespace {
     pub fn command(&self, words: &str) -> Command {
         let mut command = Command::new("ip");
         command
+            .current_dir(self.scratch.path())
             .args(["netns", "exec", &self.name])
             .args(words.split(' '));
         command

@@ -1,6 +1,7 @@
 //! What is typed against what comes of it.
 
 mod rules;
+mod usage;
 
 use std::ffi::OsString;
 
@@ -198,7 +199,7 @@ fn a_document_for_a_file_goes_there() {
     );
     let (asked, _, err) = type_line("run h --gso 4 --json /no/such/directory/x.json");
     assert!(matches!(asked, Asked::Nothing(exit::USAGE)));
-    assert!(err.contains("was not written"), "{err}");
+    assert!(err.contains("cannot save the result as /no/such"), "{err}");
 }
 
 #[test]

@@ -67,6 +67,44 @@ impl Default for Limits {
     }
 }
 
+/// What a server tells while it serves.
+#[derive(Debug)]
+pub enum News<'a> {
+    /// It accepts connections at this address of the control listener.
+    Listening(SocketAddr),
+    /// It sent a client away.
+    Refused {
+        /// The client.
+        peer: SocketAddr,
+        /// Why.
+        refusal: &'a Refusal,
+    },
+    /// A session began.
+    Began {
+        /// Its number, from 1.
+        session: u64,
+        /// The client.
+        peer: SocketAddr,
+        /// The client's version.
+        version: &'a str,
+        /// UUID of the client's run.
+        run: &'a str,
+    },
+    /// A session ended.
+    Ended {
+        /// Its number.
+        session: u64,
+        /// The client.
+        peer: SocketAddr,
+        /// UUID of the client's run.
+        run: &'a str,
+        /// How long it lasted.
+        lasted: Duration,
+        /// Why, where that was not the client's wish.
+        error: Option<&'a Refusal>,
+    },
+}
+
 /// What a server did.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct ServeOutcome {

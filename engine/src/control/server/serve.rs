@@ -16,7 +16,7 @@ use super::greet::{Greeter, accept};
 use super::listen::{self, Ports};
 use super::sessions::{Door, Session, Shared, answer_tcp};
 use super::udp::{self, Nonces};
-use super::{Event, Hello, ServeConfig, ServeOutcome, limits};
+use super::{Event, Hello, News, ServeConfig, ServeOutcome, limits};
 use crate::control::crew::CrewFactory;
 use crate::control::error::ControlError;
 use crate::control::frame::Decoder;
@@ -35,9 +35,9 @@ const REPEAT: Duration = Duration::from_millis(200);
 /// Time for the last words to leave.
 const FAREWELL: Duration = Duration::from_millis(1500);
 
-/// Serves until `stop`, or one session where the configuration says so. `ready` hears the address
-/// of the control listener once it accepts; `facts` are this host's, as it is on the path that
-/// ends at an address of its own.
+/// Serves until `stop`, or one session where the configuration says so. `news` hears of the
+/// control listener once it accepts, and of every session; `facts` are this host's, as it is on
+/// the path that ends at an address of its own.
 ///
 /// Fails where the ports cannot be had. What goes wrong within a session is in the outcome.
 pub async fn serve(
@@ -45,13 +45,13 @@ pub async fn serve(
     factory: &mut dyn CrewFactory,
     facts: &dyn Fn(SocketAddr) -> HostFacts,
     stop: impl Future<Output = ()>,
-    ready: impl FnOnce(SocketAddr),
+    news: &mut dyn FnMut(News<'_>),
 ) -> Result<ServeOutcome, ControlError> {
     let ports = listen::open(&config)?;
     let control = ports.control;
     let (events, mut inbox) = mpsc::channel(1024);
-    let mut server = Server::new(config, factory, facts, ports, events);
-    ready(control);
+    news(News::Listening(control));
+    let mut server = Server::new(config, factory, facts, ports, events, news);
     tokio::pin!(stop);
     while !server.done() {
         tokio::select! {
@@ -67,12 +67,16 @@ pub async fn serve(
     Ok(server.farewell().await)
 }
 
+/// Who hears the news.
+type Listener<'a> = &'a mut dyn FnMut(News<'_>);
+
 struct Server<'a> {
     shared: Shared<'a>,
     facts: &'a dyn Fn(SocketAddr) -> HostFacts,
     data_port: u16,
     udp: Vec<Option<Rc<UdpSocket>>>,
     events: mpsc::Sender<Event>,
+    news: Listener<'a>,
     greeter: Greeter,
     nonces: Nonces,
     sessions: Vec<Session>,
@@ -93,6 +97,7 @@ impl<'a> Server<'a> {
         facts: &'a dyn Fn(SocketAddr) -> HostFacts,
         ports: Ports,
         events: mpsc::Sender<Event>,
+        news: Listener<'a>,
     ) -> Server<'a> {
         let version = config.version.clone();
         let waiting = Rc::new(Cell::new(0));
@@ -113,6 +118,7 @@ impl<'a> Server<'a> {
             data_port: ports.data_port,
             udp: Vec::new(),
             events,
+            news,
             greeter,
             nonces: Nonces::default(),
             sessions: Vec::new(),
@@ -199,6 +205,10 @@ impl<'a> Server<'a> {
         let link = Link::start(stream, decoder, &mut self.links, self.events.clone(), wrap);
         if let Err(refusal) = self.admit(peer) {
             log::info!("refused {peer}: {refusal}");
+            (self.news)(News::Refused {
+                peer,
+                refusal: &refusal,
+            });
             link.send(Message::Refused(refusal));
             return;
         }
@@ -217,6 +227,12 @@ impl<'a> Server<'a> {
             hello.version,
             hello.run
         );
+        (self.news)(News::Began {
+            session: id,
+            peer,
+            version: &hello.version,
+            run: &hello.run,
+        });
         self.sessions.push(Session::new(
             id,
             peer,
@@ -341,6 +357,13 @@ impl<'a> Server<'a> {
                 }
                 None => log::info!("session {}: ended after {seconds} s", session.id),
             }
+            (self.news)(News::Ended {
+                session: session.id,
+                peer: session.peer,
+                run: &session.run,
+                lasted: session.since.elapsed(),
+                error: session.error.as_ref(),
+            });
             self.outcome.error = session.error;
         }
     }

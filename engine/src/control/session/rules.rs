@@ -215,9 +215,11 @@ fn an_exact_count_ends_when_every_sending_side_has_sent() {
 }
 
 #[test]
-fn an_open_loop_may_fill_the_path() {
+fn a_schedule_puts_no_more_on_the_path_than_the_depth() {
     let load = Load::Rate { per_second: 1e6 };
-    assert!(terms::fills_path(&Case { load, ..echo(1) }));
+    assert!(!terms::fills_path(&Case { load, ..echo(1) }));
+    let mut rr = running_server(seconds(Case { load, ..echo(1) }, 60), None);
+    assert!(lives_at(&mut rr, TIMEOUT) && !lives_at(&mut rr, TIMEOUT + 1));
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use super::SECOND;
 use crate::control::crew::FlowKey;
 use crate::control::hello::PROBE;
-use crate::plan::{Case, Direction, Limit, Load, Proto, Traffic};
+use crate::plan::{Case, Direction, Limit, Proto, Traffic};
 
 /// Payload in flight beyond which request-response traffic may hold up a heartbeat, bytes.
 const FILLING: u64 = 1 << 20;
@@ -17,14 +17,15 @@ pub fn is_crr(case: &Case) -> bool {
         .any(|group| group.traffic == Traffic::Crr)
 }
 
-/// Whether the case's own traffic may fill the path and delay the control connection.
+/// Whether the case's own traffic may fill the path and delay the control connection. Of
+/// request-response no more is ever under way than the depth, whatever the schedule asks for.
 pub fn fills_path(case: &Case) -> bool {
     case.groups.iter().any(|group| match group.traffic {
         Traffic::Stream => true,
         Traffic::Rr | Traffic::Crr => {
             let outstanding = u64::from(case.depth.unwrap_or(1)) * u64::from(case.flows);
             let bytes = case.request_bytes.saturating_add(case.response_bytes);
-            case.load != Load::Closed || outstanding.saturating_mul(bytes) > FILLING
+            outstanding.saturating_mul(bytes) > FILLING
         }
     })
 }

@@ -13,7 +13,7 @@ use crate::control::client::{Client, ConnectConfig, SampleOutcome, SampleRequest
 use crate::control::error::ControlError;
 use crate::control::frame::{Decoder, encode};
 use crate::control::runtime::{Choice, block_on};
-use crate::control::server::{Limits, ServeConfig, ServeOutcome, serve};
+use crate::control::server::{Limits, News, ServeConfig, ServeOutcome, serve};
 use crate::control::stop::{self, Stop, StopHandle};
 use crate::control::wire::{Message, PROTOCOL};
 use crate::plan::{Case, Family};
@@ -52,10 +52,14 @@ pub(super) fn server(config: ServeConfig, script: Script, choice: Choice) -> Ser
             ..HostFacts::default()
         };
         block_on(choice, |_| async move {
-            let ready = |address| sender.send(address).unwrap();
+            let mut ready = |news: News<'_>| {
+                if let News::Listening(address) = news {
+                    sender.send(address).unwrap();
+                }
+            };
             let facts = |_| facts.clone();
             tokio::select! {
-                outcome = serve(config, &mut factory, &facts, stopped.wait(), ready) => {
+                outcome = serve(config, &mut factory, &facts, stopped.wait(), &mut ready) => {
                     Some(outcome.unwrap())
                 }
                 () = killed.wait() => None,

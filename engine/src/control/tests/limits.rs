@@ -215,7 +215,14 @@ fn a_taken_port_is_named() {
         let mut factory = Factory::new(Script::default());
         let config = ServeConfig { port, ..config() };
         let stop = std::future::pending();
-        crate::control::serve(config, &mut factory, &|_| Default::default(), stop, |_| {}).await
+        crate::control::serve(
+            config,
+            &mut factory,
+            &|_| Default::default(),
+            stop,
+            &mut |_| {},
+        )
+        .await
     });
     let error = outcome.unwrap().unwrap_err();
     assert!(matches!(error, ControlError::Listen { .. }));

@@ -1,5 +1,6 @@
 //! What a single flag may be.
 
+use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 
 use super::Errors;
@@ -71,7 +72,31 @@ pub(super) fn check(spec: &Spec, errors: &mut Errors) {
     apply(times(spec), errors);
     apply(options(spec), errors);
     rates(spec, errors);
+    repeated(spec, errors);
     names(spec, errors);
+}
+
+/// A value that stands twice in a list would be a case that runs twice.
+fn repeated(spec: &Spec, errors: &mut Errors) {
+    twice("--proto", &spec.protos, errors);
+    twice("--test", &spec.tests, errors);
+    twice("--size", &spec.sizes, errors);
+    twice("--flows", &spec.flows, errors);
+    twice("--workers", &spec.workers, errors);
+    twice("--depth", &spec.depths, errors);
+    twice("--rate", &spec.rates, errors);
+    twice("--bitrate", &spec.bitrates, errors);
+    twice("--family", &spec.families, errors);
+}
+
+fn twice<T: ToString>(flag: &str, values: &[T], errors: &mut Errors) {
+    let mut seen = BTreeSet::new();
+    for value in values.iter().map(T::to_string) {
+        if let Some(value) = seen.replace(value) {
+            let reason = "it is in the list twice; --samples repeats every case";
+            errors.push([format!("{flag} {value}")], reason);
+        }
+    }
 }
 
 fn dimensions(spec: &Spec) -> Vec<Bound> {

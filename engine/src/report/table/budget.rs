@@ -2,8 +2,11 @@
 
 use crate::record::{BudgetLine, BudgetStatus, CaseResult, KernelReport, ProbedSample, Sample};
 
+/// Who tells of the whole way.
+const WAY: &str = "stages";
+
 /// The lines of a case: those of the sample whose mean round trip is the median of the samples'.
-pub(super) fn texts(result: &CaseResult) -> Vec<String> {
+pub(super) fn texts(result: &CaseResult) -> Vec<(&'static str, String)> {
     let mut reports: Vec<&KernelReport> = samples(result)
         .filter_map(|sample| sample.kernel.client.as_ref())
         .filter(|report| mean(report).is_some())
@@ -12,8 +15,9 @@ pub(super) fn texts(result: &CaseResult) -> Vec<String> {
     let middle = reports.len().saturating_sub(1) / 2;
     let mut texts: Vec<String> = result.probed.iter().map(|probed| cost(probed)).collect();
     texts.extend(reports.get(middle).iter().flat_map(|report| lines(report)));
-    texts.extend(inside_server(result));
-    texts
+    let mut said: Vec<_> = texts.into_iter().map(|text| (WAY, text)).collect();
+    said.extend(inside_server(result).map(|text| ("server", text)));
+    said
 }
 
 /// Those with stages: the further sample, or the measured ones.
@@ -26,7 +30,7 @@ fn samples(result: &CaseResult) -> impl Iterator<Item = &Sample> {
 fn inside_server(result: &CaseResult) -> Option<String> {
     let reports = samples(result).filter_map(|sample| sample.kernel.server.as_ref());
     let tail = reports.filter_map(|report| report.tail.as_ref()).last()?;
-    Some(format!("slowest inside the server: {}", tail.sentence))
+    Some(format!("slowest inside: {}", tail.sentence))
 }
 
 /// What the stage probes cost, by their effect.
@@ -165,7 +169,11 @@ mod tests {
             rate_change: Some(-0.123),
             p50_change_ns: Some(2345.0),
         }));
-        assert!(texts(&result)[0].starts_with("probed: rate -12.3 %, p50 +2.3 us (a further"));
+        assert!(
+            texts(&result)[0]
+                .1
+                .starts_with("probed: rate -12.3 %, p50 +2.3 us (a further")
+        );
     }
 
     #[test]
@@ -211,6 +219,6 @@ mod tests {
             "unattributed: 1.00 (0.00)",
             "slowest: no single contributor",
         ];
-        assert_eq!(texts(&result), expected);
+        assert_eq!(texts(&result), expected.map(|text| (WAY, text.to_string())));
     }
 }

@@ -2,8 +2,8 @@
 
 use super::wrap;
 use crate::plan::{Traffic, Wait};
-use crate::record::{EngineReport, HostFacts, Run, Sample};
-use crate::report::number::size;
+use crate::record::{CaseResult, EngineReport, HostFacts, Run, Sample};
+use crate::units::print_size;
 
 /// Width of the labels.
 const LABEL: usize = 10;
@@ -31,6 +31,7 @@ pub(super) fn lines(run: &Run, width: usize) -> String {
             say(label, text);
         }
     }
+    say("note", without_headers(run));
     for code in IN_HEAD {
         for text in said(run, code) {
             say("note", text);
@@ -55,6 +56,31 @@ pub(super) fn lines(run: &Run, width: usize) -> String {
         );
     }
     lines.join("\n")
+}
+
+/// Why streams of datagrams have no loss in the table; empty where all have a header.
+fn without_headers(run: &Run) -> String {
+    let counts = |case: &&CaseResult| {
+        let mut groups = case.samples.iter().flat_map(|sample| &sample.groups);
+        groups.any(|group| {
+            let udp = group.figures.udp.as_ref();
+            group.traffic == Traffic::Stream && udp.is_some_and(|udp| udp.mode == "counts")
+        })
+    };
+    let names: Vec<&str> = run
+        .cases
+        .iter()
+        .filter(counts)
+        .map(|case| case.case.name.as_str())
+        .collect();
+    if names.is_empty() {
+        return String::new();
+    }
+    format!(
+        "datagrams below 24 bytes have no room for a header: their loss, order, duplicates and \
+         jitter are unknown [{}]",
+        names.join("; ")
+    )
 }
 
 fn host(host: &HostFacts) -> String {
@@ -103,8 +129,10 @@ const TOPICS: &[(&str, Topic)] = &[
             .groups
             .first()
             .and_then(|group| group.figures.tcp.as_ref());
-        let named =
-            |name: &String| (!name.is_empty()).then(|| format!("congestion control {name}"));
+        let named = |name: &String| {
+            let scope = "retransmits are of the lifetime, warm-up included";
+            (!name.is_empty()).then(|| format!("congestion control {name}; {scope}"))
+        };
         let (client, server) =
             tcp.map_or((None, None), |t| (t.client.as_ref(), t.server.as_ref()));
         [client, server].map(|side| side.and_then(|tcp| named(&tcp.congestion)))
@@ -156,7 +184,7 @@ fn chosen(engine: &EngineReport, depth_given: bool, plain: bool) -> String {
         parts.push(format!("{} sends in flight", engine.depth));
     }
     if let Some(bytes) = engine.receive_low_water {
-        parts.push(format!("receive low-water mark {}", size(bytes)));
+        parts.push(format!("receive low-water mark {}", print_size(bytes)));
     }
     if let Some(us) = engine.min_wait_us {
         parts.push(format!("minimum wait {us} us"));
@@ -164,7 +192,7 @@ fn chosen(engine: &EngineReport, depth_given: bool, plain: bool) -> String {
     if let Some((count, bytes)) = engine.receive_buffers {
         parts.push(format!(
             "{count} receive buffers of {}",
-            size(u64::from(bytes))
+            print_size(u64::from(bytes))
         ));
     }
     parts.join(", ")

@@ -43,7 +43,7 @@ pub(super) fn tables(run: &Run, width: usize, samples: bool) -> Vec<String> {
     for (streams, blocks) in [(true, STREAMS), (false, TRANSACTIONS)] {
         let of_case = |case| rows(case, streams, samples);
         let rows: Vec<Row<'_>> = run.cases.iter().flat_map(of_case).collect();
-        if !rows.is_empty() {
+        if rows.iter().any(|row| !row.points.is_empty()) {
             parts.extend(parts_of(&rows, blocks, width));
         }
     }

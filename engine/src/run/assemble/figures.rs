@@ -36,8 +36,8 @@ fn stream(joined: &Joined<'_>) -> Figures {
             bytes: receiver.received_bytes,
             messages: is_udp.then_some(receiver.received_messages),
         },
-        throughput_bps: joined.to.per_second(receiver.received_bytes) * 8.0,
-        sent_bps: joined.from.per_second(sender.sent_bytes) * 8.0,
+        throughput_bps: joined.receiver_rate(receiver.received_bytes) * 8.0,
+        sent_bps: joined.sender_rate(sender.sent_bytes) * 8.0,
         udp: is_udp.then(|| udp::report(joined)),
         ..Figures::default()
     }
@@ -47,11 +47,11 @@ fn stream(joined: &Joined<'_>) -> Figures {
 fn rr(joined: &Joined<'_>) -> Figures {
     let (asks, answers) = (&joined.from_group.window, &joined.to_group.window);
     let rate = |at_asking: u64, at_answering: u64| {
-        (joined.from.per_second(at_asking) + joined.to.per_second(at_answering)) * 8.0
+        (joined.sender_rate(at_asking) + joined.receiver_rate(at_answering)) * 8.0
     };
     let group = &joined.from_group;
     let transactions = group.transactions.map(|counted| Transactions {
-        per_second: joined.from.per_second(counted.done),
+        per_second: joined.sender_rate(counted.completed),
         ..counted
     });
     let failed = transactions.map_or(0, |counted| counted.failed);
@@ -108,7 +108,7 @@ fn open_loop(joined: &Joined<'_>, figures: &mut Figures) {
     let group = &joined.from_group;
     figures.offered_per_second = group.offered_per_second.or(planned);
     figures.achieved_per_second = match joined.plan.traffic {
-        Traffic::Stream => Some(joined.from.per_second(group.window.sent_messages)),
+        Traffic::Stream => Some(joined.sender_rate(group.window.sent_messages)),
         Traffic::Rr | Traffic::Crr => figures.transactions.map(|counted| counted.per_second),
     };
     figures.lag_ns = percentiles(group.lag.as_deref(), 0, None);

@@ -1,24 +1,17 @@
 //! What a reader of the numbers must know, as far as the two reports show it.
 
+mod pace;
+
 use std::net::SocketAddr;
 
 use super::Joined;
 use super::side::{Known, Source};
 use crate::plan::{Load, Proto, Traffic};
-use crate::record::{Figures, Finding, Interval, SampleFlow, Severity};
+use crate::record::{Figures, Finding, SampleFlow, Severity};
 use crate::units::print_duration;
 
 /// Fastest to slowest flow, beyond which they count as unequal.
 const UNEQUAL: f64 = 2.0;
-
-/// Change from the first to the last third, beyond which a sample is not steady.
-const UNSTEADY: f64 = 0.05;
-
-/// Fewest whole intervals that say anything about steadiness: two per third.
-const STEADY_INTERVALS: usize = 6;
-
-/// Part of the offered rate that must be achieved.
-const ACHIEVED: f64 = 0.99;
 
 fn warning(code: &str, text: String) -> Finding {
     Finding::new(Severity::Warning, code, text)
@@ -115,9 +108,11 @@ pub(super) fn of_group(
     }
     found.extend(nothing(joined, figures));
     found.extend(unequal(figures));
-    found.extend(unsteady(joined));
+    found.extend(pace::unsteady(joined));
+    found.extend(pace::stalled(joined));
     found.extend(udp(joined, figures));
-    found.extend(rate(figures));
+    found.extend(pace::rate(joined, figures));
+    found.extend(pace::short(joined));
     found.extend(unanswered(joined));
     found.extend(damaged(joined));
     for finding in &mut found {
@@ -140,7 +135,7 @@ fn nothing(joined: &Joined<'_>, figures: &Figures) -> Option<Finding> {
     }
     let counts = figures
         .transactions
-        .filter(|c| c.started > 0 && c.done == 0)?;
+        .filter(|c| c.started > 0 && c.done == 0 && c.completed == 0)?;
     let text = format!(
         "none of the {} transactions of the window was answered",
         counts.started
@@ -164,53 +159,6 @@ fn unequal(figures: &Figures) -> Option<Finding> {
     Some(warning("flows-unequal", text))
 }
 
-/// The first and the last third differ by more than 5 % and by more than the intervals differ
-/// among themselves within either third.
-fn unsteady(joined: &Joined<'_>) -> Option<Finding> {
-    let (side, of): (_, fn(&Interval) -> u64) = match joined.plan.traffic {
-        Traffic::Stream => (joined.to, |interval| interval.counters.received_bytes),
-        Traffic::Rr | Traffic::Crr => (joined.from, |interval| interval.transactions),
-    };
-    let whole_s = joined.case.interval_ns as f64 / 1e9;
-    let whole = |i: &&Interval| i.group == joined.index && i.length_s >= whole_s * 0.999;
-    if whole_s <= 0.0 {
-        return None;
-    }
-    let rates: Vec<f64> = side
-        .report
-        .intervals
-        .iter()
-        .filter(whole)
-        .map(|interval| of(interval) as f64 / interval.length_s)
-        .collect();
-    if rates.len() < STEADY_INTERVALS {
-        return None;
-    }
-    let third = rates.len() / 3;
-    let (first, first_spread) = mean_and_range(&rates[..third]);
-    let (last, last_spread) = mean_and_range(&rates[rates.len() - third..]);
-    let change = last - first;
-    if change.abs() <= UNSTEADY * first.max(last) || change.abs() <= first_spread.max(last_spread)
-    {
-        return None;
-    }
-    let text = if first > 0.0 {
-        format!(
-            "not steady: the last third is {:+.1} % of the first",
-            change / first * 100.0
-        )
-    } else {
-        "not steady: nothing moved in the first third".to_string()
-    };
-    Some(warning("not-steady", text))
-}
-
-fn mean_and_range(rates: &[f64]) -> (f64, f64) {
-    let low = rates.iter().copied().fold(f64::INFINITY, f64::min);
-    let high = rates.iter().copied().fold(0.0, f64::max);
-    (rates.iter().sum::<f64>() / rates.len() as f64, high - low)
-}
-
 fn udp(joined: &Joined<'_>, figures: &Figures) -> Vec<Finding> {
     let mut found = Vec::new();
     let is_stream = joined.plan.traffic == Traffic::Stream;
@@ -228,23 +176,13 @@ fn udp(joined: &Joined<'_>, figures: &Figures) -> Vec<Finding> {
     if drops > 0 {
         let receiver = if is_stream { joined.to } else { joined.from };
         let text = format!(
-            "the {} could not keep up: its socket buffers dropped {drops} datagrams",
+            "the {} could not keep up: its socket buffers dropped {drops} packets over the \
+             lifetime, warm-up included (with --gro a packet carries many datagrams)",
             receiver.name
         );
         found.push(warning("receiver-drops", text));
     }
     found
-}
-
-fn rate(figures: &Figures) -> Option<Finding> {
-    let (offered, achieved) = (figures.offered_per_second?, figures.achieved_per_second?);
-    if achieved >= offered * ACHIEVED {
-        return None;
-    }
-    let text = format!(
-        "{achieved:.1} per second achieved of {offered:.1} offered: the schedule could not be kept"
-    );
-    Some(warning("achieved-below-offered", text))
 }
 
 /// Not one transaction succeeded: what was measured is that nothing works.

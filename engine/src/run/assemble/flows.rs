@@ -69,16 +69,16 @@ fn moved(flow: &SampleFlow) -> (u64, u64) {
 /// Rates of every flow by the side that counts, bits or transactions per second; none where not
 /// every flow is known, since the spread of a part would mislead.
 fn rates(joined: &Joined<'_>) -> Option<Vec<f64>> {
-    let (side, of): (_, fn(&FlowReport) -> u64) = match joined.plan.traffic {
-        Traffic::Stream => (joined.to, |flow| {
+    let (side, group, of): (_, _, fn(&FlowReport) -> u64) = match joined.plan.traffic {
+        Traffic::Stream => (joined.to, &joined.to_group, |flow| {
             flow.window.received_bytes.saturating_mul(8)
         }),
-        Traffic::Rr | Traffic::Crr => (joined.from, |flow| flow.transactions),
+        Traffic::Rr | Traffic::Crr => (joined.from, &joined.from_group, |flow| flow.transactions),
     };
     let flows: Vec<&FlowReport> = of_group(side, joined.index).collect();
+    let rate = |flow: &&FlowReport| side.per_second(group, of(flow));
     let whole = flows.len() >= 2 && flows.len() == joined.case.flows as usize;
-    let rates = || flows.iter().map(|flow| side.per_second(of(flow))).collect();
-    (whole && side.report.window_ns > 0).then(rates)
+    (whole && side.window_ns(group) > 0).then(|| flows.iter().map(rate).collect())
 }
 
 /// One side's flows of a group.

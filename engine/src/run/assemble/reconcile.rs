@@ -52,7 +52,7 @@ fn own_sums(ledger: &mut Ledger, joined: &Joined<'_>, side: &Known, group: &Grou
         return;
     }
     let mut of_intervals = Counters::default();
-    let mut done = 0_u64;
+    let (mut done, mut completed) = (0_u64, 0_u64);
     for interval in side
         .report
         .intervals
@@ -61,6 +61,7 @@ fn own_sums(ledger: &mut Ledger, joined: &Joined<'_>, side: &Known, group: &Grou
     {
         of_intervals.add(&interval.counters);
         done = done.saturating_add(interval.transactions);
+        completed = completed.saturating_add(interval.completed);
     }
     let (mut windows, mut lifetimes, mut of_flows, mut flow_count) =
         (Counters::default(), Counters::default(), 0_u64, 0);
@@ -97,19 +98,17 @@ fn own_sums(ledger: &mut Ledger, joined: &Joined<'_>, side: &Known, group: &Grou
             );
         }
     }
-    if let Some(transactions) = &group.transactions {
-        ledger.equal(
-            &format!("{name}: transactions of the intervals and of the window"),
-            done,
-            transactions.done,
-        );
-        if every_flow {
-            ledger.equal(
-                &format!("{name}: transactions of the flows and of the window"),
-                of_flows,
-                transactions.done,
-            );
-        }
+    let Some(counted) = &group.transactions else {
+        return;
+    };
+    let sums = [
+        ("done of the intervals", done, counted.done),
+        ("completed of the intervals", completed, counted.completed),
+        ("done of the flows", of_flows, counted.done),
+    ];
+    for (what, sum, whole) in sums.into_iter().take(if every_flow { 3 } else { 2 }) {
+        let what = format!("{name}: transactions {what} and of the window");
+        ledger.equal(&what, sum, whole);
     }
 }
 
@@ -160,7 +159,12 @@ fn tcp_stream(ledger: &mut Ledger, joined: &Joined<'_>) -> Reconciliation {
         sent,
         received,
         lost: Some(0),
-        in_flight: sender.queued_bytes.saturating_add(receiver.queued_bytes),
+        in_flight: if receiver.drained {
+            // Nothing is behind the end of a stream.
+            0
+        } else {
+            sender.queued_bytes.saturating_add(receiver.queued_bytes)
+        },
         reason: None,
     };
     if let Some(reason) = missing(joined) {
@@ -171,13 +175,7 @@ fn tcp_stream(ledger: &mut Ledger, joined: &Joined<'_>) -> Reconciliation {
             ..terms
         };
     }
-    byte_stream(
-        ledger,
-        "bytes",
-        (sent, sender.queued_bytes),
-        (received, receiver.queued_bytes),
-        receiver.drained,
-    );
+    byte_stream(ledger, "bytes", (sent, sender), (received, receiver));
     if receiver.drained {
         each_flow(ledger, joined);
     }
@@ -186,19 +184,21 @@ fn tcp_stream(ledger: &mut Ledger, joined: &Joined<'_>) -> Reconciliation {
 
 /// A byte stream loses nothing: what was sent is received, or queued at one of the two ends. The
 /// sender's queue still holds what the receiver's already has until it is acknowledged, so that
-/// both together are a bound; once the stream's end was seen, both are empty.
+/// both together are a bound; once the stream's end was seen, both are empty. A sender may have
+/// left before the receiver had read everything, and then says what was in flight until then.
 fn byte_stream(
     ledger: &mut Ledger,
     what: &str,
-    (sent, unacknowledged): (u64, u64),
-    (received, unread): (u64, u64),
-    drained: bool,
+    (sent, sender): (u64, &GroupReport),
+    (received, receiver): (u64, &GroupReport),
 ) {
-    if drained {
+    let (unacknowledged, unread) = (sender.queued_bytes, receiver.queued_bytes);
+    if receiver.drained {
         ledger.equal(&format!("{what} sent and received"), sent, received);
+        let behind = if sender.drained { unacknowledged } else { 0 };
         ledger.equal(
             &format!("{what} queued after the end"),
-            unacknowledged.saturating_add(unread),
+            behind.saturating_add(unread),
             0,
         );
         return;
@@ -268,6 +268,16 @@ fn transactions(ledger: &mut Ledger, joined: &Joined<'_>) -> Reconciliation {
         let what = format!("transactions {what} in the window, against the lifetime");
         ledger.at_most(&what, of(&window), of(&lifetime));
     }
+    ledger.equal(
+        "transactions completed in the lifetime, against those done",
+        lifetime.completed,
+        lifetime.done,
+    );
+    ledger.at_most(
+        "transactions completed in the window, against the lifetime",
+        window.completed,
+        lifetime.completed,
+    );
     recorded(ledger, group, &window);
     if joined.case.proto == Proto::Tcp && joined.to.whole() {
         tcp_transactions(ledger, joined, &lifetime);
@@ -295,13 +305,7 @@ fn tcp_transactions(ledger: &mut Ledger, joined: &Joined<'_>, lifetime: &Transac
     for (what, sender, receiver) in ways {
         let (sent, received) = (sender.lifetime.sent_bytes, receiver.lifetime.received_bytes);
         if answered && asks.drained && answers.drained {
-            byte_stream(
-                ledger,
-                what,
-                (sent, sender.queued_bytes),
-                (received, receiver.queued_bytes),
-                true,
-            );
+            byte_stream(ledger, what, (sent, sender), (received, receiver));
         } else {
             ledger.at_most(
                 &format!("{what} received, against those sent"),

@@ -68,9 +68,14 @@ impl Known {
         self.whole().then(|| self.report.engine.clone())
     }
 
-    /// `count` per second of its window; 0 without a window.
-    pub(super) fn per_second(&self, count: u64) -> f64 {
-        match self.report.window_ns {
+    /// Length of a group's window, nanoseconds.
+    pub(super) fn window_ns(&self, group: &GroupReport) -> u64 {
+        group.window_ns.unwrap_or(self.report.window_ns)
+    }
+
+    /// `count` per second of a group's window; 0 without a window.
+    pub(super) fn per_second(&self, group: &GroupReport, count: u64) -> f64 {
+        match self.window_ns(group) {
             0 => 0.0,
             ns => count as f64 * 1e9 / ns as f64,
         }
@@ -82,10 +87,16 @@ fn from_progress(progress: &[Progress], case: &Case) -> SideReport {
     let counted: Vec<&Progress> = progress.iter().filter(|p| p.in_window(case)).collect();
     let groups = (0..case.groups.len()).map(|group| {
         let mut report = GroupReport::default();
-        let mut done = 0_u64;
+        let mut counts = Transactions::default();
         for interval in counted.iter().filter_map(|p| p.groups.get(group)) {
             report.window.add(&interval.counters);
-            done = done.saturating_add(interval.transactions);
+            counts.add(&Transactions {
+                // Those done are all that progress knows of; the finding says that it is not all.
+                started: interval.transactions,
+                done: interval.transactions,
+                completed: interval.completed,
+                ..Transactions::default()
+            });
         }
         let last = progress.iter().rev().find_map(|p| p.lifetime.get(group));
         report.lifetime = last.copied().unwrap_or_default();
@@ -93,13 +104,9 @@ fn from_progress(progress: &[Progress], case: &Case) -> SideReport {
             .iter()
             .filter_map(|p| p.latency.get(group)?.as_deref());
         report.latency = latency::merge(texts);
-        if case.groups[group].traffic != Traffic::Stream && done > 0 {
-            // Those done are all that progress knows of; the finding says that it is not all.
-            report.transactions = Some(Transactions {
-                started: done,
-                done,
-                ..Transactions::default()
-            });
+        let any = counts.done.max(counts.completed) > 0;
+        if case.groups[group].traffic != Traffic::Stream && any {
+            report.transactions = Some(counts);
         }
         report
     });

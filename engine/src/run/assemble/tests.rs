@@ -179,6 +179,7 @@ fn traffic_that_came_to_nothing_is_an_error() {
     assert!(!nothing(&pair, "nothing-answered"));
     let counts = pair.client.groups[0].transactions.as_mut().unwrap();
     (counts.failed, counts.done) = (counts.started - counts.in_flight, 0);
+    counts.completed = 0;
     assert!(nothing(&pair, "nothing-answered"));
 }
 
@@ -196,6 +197,13 @@ fn a_stream_cut_short_must_lie_between_its_queues() {
     let whole = pair.sample().figures.unwrap().reconciliation;
     assert!(whole.reconciled, "{whole:?}");
     assert_eq!(whole.in_flight, 800);
+    // The sender left before the receiver had read the rest: what it left with is no matter.
+    let mut late = tcp_stream();
+    late.client.groups[0].queued_bytes = 500;
+    assert!(late.codes().contains(&"unreconciled".to_string()));
+    late.client.groups[0].drained = false;
+    let late = late.sample().figures.unwrap().reconciliation;
+    assert!(late.reconciled && late.in_flight == 0, "{late:?}");
     for (outq, inq) in [(399, 300), (500, 701)] {
         pair.client.groups[0].queued_bytes = outq;
         pair.server.groups[0].queued_bytes = inq;
@@ -333,6 +341,83 @@ fn wide_intervals_are_steady() {
         (group.window, group.lifetime) = (times(group.window, 2), times(group.lifetime, 2));
     }
     assert_eq!(pair.codes(), Vec::<String>::new());
+}
+
+/// The intervals of both sides, so many times what they were.
+fn scale_intervals(pair: &mut Pair, scales: [u64; 10]) {
+    for report in [&mut pair.client, &mut pair.server] {
+        for (interval, scale) in report.intervals.iter_mut().zip(scales) {
+            interval.counters = times(interval.counters, scale);
+            interval.completed *= scale;
+        }
+    }
+}
+
+#[test]
+fn an_interval_far_below_the_others_has_stalled() {
+    for (mut pair, scales, slow) in [
+        (tcp_stream(), [4, 4, 4, 0, 1, 4, 4, 4, 4, 4], Some("3, 4 ")),
+        (tcp_stream(), [4, 4, 4, 2, 4, 4, 4, 4, 4, 4], None),
+        (rr(Proto::Tcp), [4, 4, 4, 4, 4, 4, 4, 4, 1, 4], Some("8 ")),
+    ] {
+        // Messages of a size of which there are enough in an interval.
+        pair.case.request_bytes = 64;
+        scale_intervals(&mut pair, scales);
+        let found = pair.sample().findings;
+        let stalled = found.iter().find(|finding| finding.code == "stalled");
+        assert_eq!(stalled.is_some(), slow.is_some(), "{found:?}");
+        if let (Some(finding), Some(slow)) = (stalled, slow) {
+            assert!(
+                finding.text.contains(&format!("interval {slow}")),
+                "{found:?}"
+            );
+        }
+    }
+    // A schedule's latencies say it better, and a handful of messages says nothing.
+    let mut open = rr(Proto::Tcp);
+    open.case.load = Load::Rate { per_second: 200.0 };
+    let mut few = tcp_stream();
+    few.case.request_bytes = 1000;
+    for mut pair in [open, few] {
+        scale_intervals(&mut pair, [1, 1, 1, 1, 0, 1, 1, 1, 1, 1]);
+        assert!(!pair.codes().contains(&"stalled".to_string()));
+    }
+}
+
+#[test]
+fn each_group_has_its_own_window_and_a_short_one_says_so() {
+    let mut pair = tcp_stream();
+    pair.server.groups[0].window_ns = Some(5_000_000_000);
+    let figures = pair.sample().figures.unwrap();
+    assert_eq!(figures.throughput_bps, 100_000.0 * 8.0 / 5.0);
+    assert_eq!(figures.sent_bps, 100_000.0 * 8.0 / 10.0);
+    for (window_ns, short) in [(999_999, true), (1_000_000, false)] {
+        pair.server.groups[0].window_ns = Some(window_ns);
+        let codes = pair.codes();
+        assert_eq!(codes.contains(&"window-too-short".to_string()), short);
+    }
+}
+
+#[test]
+fn what_is_achieved_is_what_was_completed_in_the_window() {
+    let mut pair = rr(Proto::Tcp);
+    pair.case.load = Load::Rate { per_second: 250.0 };
+    let counts = pair.client.groups[0].transactions.as_mut().unwrap();
+    // Only the warm-up's backlog was served.
+    (counts.started, counts.done, counts.failed, counts.in_flight) = (0, 0, 0, 0);
+    let sample = pair.sample();
+    let figures = sample.figures.as_ref().unwrap();
+    assert_eq!(figures.achieved_per_second, Some(200.0));
+    assert_eq!(figures.transactions.unwrap().per_second, 200.0);
+    let late = sample
+        .findings
+        .iter()
+        .find(|finding| finding.code == "achieved-below-offered");
+    let text = &late.expect("below").text;
+    assert!(text.contains("at least 2000 were due before it"), "{text}");
+    assert!(!sample.findings.iter().any(|f| f.code == "nothing-answered"));
+    pair.client.groups[0].due = Some(9);
+    assert!(!pair.codes().contains(&"achieved-below-offered".to_string()));
 }
 
 #[test]

@@ -67,6 +67,7 @@ pub(super) fn side(per_second: Counters, transactions: u64, flows: u32) -> SideR
         length_s: 1.0,
         counters: all,
         transactions: transactions * u64::from(flows),
+        completed: transactions * u64::from(flows),
         ..Interval::default()
     };
     let flow = |flow| FlowReport {
@@ -155,6 +156,7 @@ pub(super) fn counted(seconds: u64) -> Transactions {
     Transactions {
         started: done + 3,
         done,
+        completed: done,
         failed: 2,
         in_flight: 1,
         ..Transactions::default()
@@ -235,6 +237,7 @@ pub(super) fn every_counter(report: &mut SideReport, sends: bool) -> Vec<(String
             let Some(counted) = counted else { continue };
             all.push(("started".to_string(), &mut counted.started));
             all.push(("done".to_string(), &mut counted.done));
+            all.push(("completed".to_string(), &mut counted.completed));
             all.push(("failed".to_string(), &mut counted.failed));
             all.push(("in_flight".to_string(), &mut counted.in_flight));
         }
