@@ -5,7 +5,7 @@
 //! message passed it into the record of the flow's side. When a transaction has ended its worker
 //! reads the records, so that the stages are those of the very transaction that was timed, and
 //! they cannot but belong together. Nothing here allocates or writes what another thread reads,
-//! but for one word a batch ([`Journeys::handed`]).
+//! but for one word a batch ([`Journeys::handed`], [`Journeys::answering`]).
 
 mod chain;
 mod fold;
@@ -17,6 +17,7 @@ use std::sync::Arc;
 
 use ringperf_ebpf::layout::{RECORD_WORDS, WORKER_HANDED, WORKER_WORDS, WORKERS_MAX};
 
+use crate::sys::clock::monotonic_ns;
 use crate::sys::shared::SharedWords;
 pub use chain::Known;
 use chain::{Chain, Record};
@@ -97,6 +98,8 @@ pub struct Journeys {
     udp: bool,
     /// Flows of the case.
     flows: u32,
+    /// Each answer is sent by a call of its own.
+    at_once: bool,
     /// Word of the worker's batches.
     slot: usize,
     sums: Sums,
@@ -121,16 +124,36 @@ impl Journeys {
             view,
             udp,
             flows: of,
+            at_once: false,
             sums: Sums::new(),
             requests: vec![None; flows],
         }
     }
 
+    /// For an engine that sends each answer by a call of its own, which is then its batch.
+    #[must_use]
+    pub fn sending_at_once(mut self, at_once: bool) -> Journeys {
+        self.at_once = at_once;
+        self
+    }
+
+    fn answers(&self) -> bool {
+        matches!(self.view, View::Server | View::Nothing)
+    }
+
     /// An answering worker gives a batch to its kernel.
     #[inline]
     pub fn handed(&self, now_ns: u64) {
-        if matches!(self.view, View::Server | View::Nothing) {
+        if self.answers() && !self.at_once {
             self.stamps.workers.store(self.slot, now_ns);
+        }
+    }
+
+    /// An answering worker is about to send an answer, maybe within a batch.
+    #[inline]
+    pub fn answering(&self) {
+        if self.answers() && self.at_once {
+            self.stamps.workers.store(self.slot, monotonic_ns());
         }
     }
 

@@ -139,6 +139,9 @@ impl<B: Backend> Worker<B> {
         };
         let bytes = self.case.response_bytes;
         self.count_answer(f, bytes);
+        if let Some(journeys) = &self.journeys {
+            journeys.answering();
+        }
         self.backend.send_quiet(
             slot,
             SendFrom::Payload {

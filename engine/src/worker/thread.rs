@@ -260,7 +260,10 @@ pub(super) fn work<B: Backend>(
     let udp = plan.case.proto == Proto::Udp;
     let flows = (worker.flows.len(), plan.case.flows);
     let stamps = belongings.stamps.take();
-    worker.journeys = stamps.map(|(s, view)| Journeys::new(s, view, udp, plan.index, flows));
+    let at_once = plan.engine == EngineKind::Sockets && !udp;
+    worker.journeys = stamps.map(|(stamps, view)| {
+        Journeys::new(stamps, view, udp, plan.index, flows).sending_at_once(at_once)
+    });
     if let Err(error) = worker.settle(belongings, woken) {
         let text = format!(
             "worker {}: sockets could not be set up: {error}",

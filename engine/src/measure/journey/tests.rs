@@ -379,3 +379,22 @@ fn flows_that_are_not_followed_do_not_count() {
     let followed = (0..100).filter(|flow| is_followed(*flow, 100)).count();
     assert_eq!(journeys.into_sums().unwrap().total.seen, followed as u64);
 }
+
+/// The batch of an engine that sends at once is each answer, not what it waits with.
+#[test]
+fn one_word_says_when_answers_were_given_to_the_kernel() {
+    let slot = worker_number(0, true) as usize * WORKER_WORDS + WORKER_HANDED;
+    let stamps = Bench::new(View::Server, false, None).stamps;
+    let journeys = || Journeys::new(Arc::clone(&stamps), View::Server, false, 0, (2, 2));
+    journeys().handed(7);
+    journeys().answering();
+    assert_eq!(stamps.workers.load(slot), 7);
+    journeys().sending_at_once(true).handed(9);
+    assert_eq!(stamps.workers.load(slot), 7);
+    journeys().sending_at_once(true).answering();
+    assert!(stamps.workers.load(slot) > 9);
+    let asks = Journeys::new(Arc::clone(&stamps), View::Client, false, 0, (2, 2));
+    asks.handed(11);
+    let own = worker_number(0, false) as usize * WORKER_WORDS + WORKER_HANDED;
+    assert_eq!(stamps.workers.load(own), 0);
+}
