@@ -7,7 +7,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use ringperf::record::Run;
-use support::netns::{Veth, can_make_namespaces};
+use support::netns::{Namespace, Veth, can_make_namespaces};
 use support::process::{Ended, RINGPERF, Running};
 use support::session::{
     STANDING, Scratch, Server, code, document, one_document, wait_for_intervals,
@@ -281,5 +281,38 @@ fn io_uring_turned_off_by_the_sysctl() {
         "sysctl -w",
     ] {
         assert!(text.contains(needed), "{needed}: {text}");
+    }
+}
+
+/// Connections faster than their ports come back: it is said what ran out and what to do.
+#[test]
+fn connections_that_run_out_of_ports_say_so() {
+    if !can_make_namespaces("connections_that_run_out_of_ports_say_so") {
+        return;
+    }
+    let namespace = Namespace::new("ports");
+    // Twenty ports, each of which rests for a minute after its connection.
+    for set in [
+        "net.ipv4.ip_local_port_range=40000 40019",
+        "net.ipv4.tcp_tw_reuse=0",
+    ] {
+        namespace.run("sysctl", &["-q", "-w", set]);
+    }
+    for engine in ["io_uring", "sockets"] {
+        let crr = [
+            "run", "--test", "crr", "--flows", "4", "--json", "-", "--quiet",
+        ];
+        let how = ["--engine", engine];
+        let ended = namespace
+            .ringperf(&[&crr[..], &how, &SHORT].concat())
+            .ended(Duration::from_secs(60));
+        let run = document(&ended);
+        let findings = run.cases.iter().flat_map(|case| &case.samples);
+        let mut findings = findings.flat_map(|sample| &sample.findings);
+        let told = findings.find(|finding| finding.code == "ports-exhausted");
+        let told = told.unwrap_or_else(|| panic!("{engine}: nothing was said: {ended:?}"));
+        for word in ["TIME_WAIT", "ip_local_port_range", "--close rst"] {
+            assert!(told.text.contains(word), "{word}: {}", told.text);
+        }
     }
 }

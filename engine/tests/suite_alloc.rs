@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 
 use ringperf::measure::journey::{Known, Stamps, View};
 use ringperf::plan::{
-    Case, Direction, Family, GroupPlan, Limit, Load, Options, Proto, Test, Traffic,
+    Case, Direction, Engine, Family, GroupPlan, Limit, Load, Options, Proto, Test, Traffic,
+    ZeroCopy,
 };
 use ringperf::sys::clock::monotonic_ns;
 use ringperf::sys::shared::SharedWords;
@@ -281,6 +282,29 @@ fn stages_do_not_allocate() {
                 let what = format!("{proto:?} {asks:?} by {engine:?}");
                 assert_eq!(watched.counts, Counts::default(), "{what}");
             }
+        }
+    }
+}
+
+#[test]
+fn sends_without_copies_do_not_allocate() {
+    let _alone = alone();
+    let ways = [
+        (Proto::Tcp, ZeroCopy::Send),
+        (Proto::Tcp, ZeroCopy::Msg),
+        (Proto::Tcp, ZeroCopy::File),
+        (Proto::Udp, ZeroCopy::Send),
+        (Proto::Udp, ZeroCopy::Msg),
+    ];
+    for (proto, how) in ways {
+        let engine = match how.engine() {
+            Engine::IoUring => EngineKind::IoUring,
+            _ => EngineKind::Sockets,
+        };
+        for flows in [1, 20] {
+            let mut case = case(proto, Test::Stream, flows);
+            case.options.zerocopy = Some(how);
+            check_with(&format!("{proto:?} {how} x{flows}"), &case, engine);
         }
     }
 }

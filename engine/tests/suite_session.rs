@@ -531,3 +531,29 @@ fn no_reflection() {
     }
     server.serves_the_next();
 }
+
+/// What a connection that broke off still waited for is not the answer of the next one: none
+/// comes sooner than the think time after its own request.
+#[test]
+fn a_think_time_ends_with_its_connection() {
+    const THINK: Duration = Duration::from_millis(500);
+    let server = Server::start(&[]);
+    let crr = ["--test", "crr", "--think", "500ms", "--duration", "60s"];
+    let client = server.client(&[&crr[..], &["--warmup", "0s", "--interval", "100ms"]].concat());
+    wait_for_intervals(&client, 2);
+    let ask = || {
+        let mut stream = TcpStream::connect(server.address).expect("a transaction's connection");
+        stream.write_all(&[0]).expect("a request");
+        (stream, Instant::now())
+    };
+    drop(ask());
+    // Long enough for the first answer to come in the time of the second.
+    std::thread::sleep(THINK / 2);
+    let (mut stream, asked) = ask();
+    stream.set_read_timeout(Some(STANDING)).expect("an option");
+    let answered = stream.read(&mut [0; 8]).expect("an answer");
+    assert_eq!(answered, 1, "the response's byte");
+    assert!(asked.elapsed() >= THINK, "after {:?}", asked.elapsed());
+    client.signal("INT");
+    assert_eq!(code(&client.ended(STANDING)), 130);
+}

@@ -45,6 +45,18 @@ pub enum ReceiveStyle {
     },
 }
 
+/// How an engine sends; the same for all sockets of a worker.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum SendStyle {
+    /// The kernel copies.
+    #[default]
+    Copy,
+    /// The kernel sends from the engine's memory where it can, and says when it is done with it.
+    ZeroCopy,
+    /// The shared payload goes from a sealed file in memory (sendfile, streams only).
+    File,
+}
+
 /// What an engine needs to know before it can be made.
 #[derive(Clone, Debug)]
 pub struct Setup {
@@ -58,6 +70,8 @@ pub struct Setup {
     pub send_buffers: u32,
     /// Bytes of each private send buffer.
     pub send_buffer_len: u32,
+    /// How to send.
+    pub send: SendStyle,
     /// How to receive.
     pub receive: ReceiveStyle,
     /// Let a wait gather completions for so long once one is there; none where not supported or
@@ -65,6 +79,26 @@ pub struct Setup {
     pub min_wait_us: Option<u32>,
     /// Completions to gather within `min_wait_us`.
     pub min_wait_batch: u32,
+    /// Sockets go into the ring's own table of files; a matter of rings.
+    pub fixed_files: bool,
+    /// How far a ring's set-up flags go; a matter of rings.
+    pub ring_flags: RingFlags,
+    /// Payload and buffers are in huge pages, where the host has any.
+    pub huge_pages: bool,
+    /// A ring polls the devices of its sockets for so long before it sleeps, microseconds.
+    pub busy_poll_us: Option<u32>,
+}
+
+/// The richest set-up flags that a ring may have; it takes the richest that the kernel knows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum RingFlags {
+    /// All that there are, DEFER_TASKRUN first of all.
+    #[default]
+    Defer,
+    /// COOP_TASKRUN.
+    Cooperative,
+    /// None.
+    Plain,
 }
 
 /// What is sent.
@@ -77,7 +111,8 @@ pub enum SendFrom {
         /// Bytes.
         len: u32,
     },
-    /// The first bytes of a private buffer, which is busy until the send completes.
+    /// The first bytes of a private buffer, which is busy until the send completes: where the
+    /// kernel sends from the buffer itself, until it needs the bytes no more.
     Buffer {
         /// Index of the private buffer.
         index: u32,
@@ -144,6 +179,17 @@ pub enum WaitFor {
     },
 }
 
+/// Sends that the kernel was asked not to copy.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct ZeroCopyStats {
+    /// Sends that went.
+    pub sends: u64,
+    /// Sends of which the kernel said that it is done with their bytes; none where it never does.
+    pub completed: Option<u64>,
+    /// Of these, sends that it copied after all; none where it does not say.
+    pub copied: Option<u64>,
+}
+
 /// What an engine did, for the result.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct EngineStats {
@@ -159,6 +205,8 @@ pub struct EngineStats {
     pub overflows: u64,
     /// Receives that found no buffer of ours.
     pub buffers_exhausted: u64,
+    /// Sends without copies, where they were asked for.
+    pub zerocopy: Option<ZeroCopyStats>,
 }
 
 /// A data-plane engine. One per worker, made and used on the worker's thread.

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use super::run_args::{OutputArgs, RunArgs};
-use crate::plan::{JsonTarget, Proto, Spec, Test};
+use super::run_args::{EngineArgs, OutputArgs, RunArgs};
+use crate::plan::{JsonTarget, Proto, Spec, Test, Tuning};
 use crate::units::CpuList;
 
 fn cpus(typed: Option<CpuList>) -> Vec<u32> {
@@ -15,22 +15,24 @@ fn or_letter<T>(list: Vec<T>, letter: Option<T>) -> Vec<T> {
     letter.map_or(list, |value| vec![value])
 }
 
+fn tuning(typed: EngineArgs) -> Tuning {
+    Tuning {
+        min_wait_us: typed.min_wait,
+        low_water_bytes: typed.low_water.and_then(|given| given.0),
+        receive_buffers: typed.receive_buffers,
+        fixed_files: typed.fixed_files,
+        ring_flags: typed.ring_flags,
+        huge_pages: typed.huge_pages,
+    }
+}
+
 /// The plan as typed.
 pub(super) fn spec(args: RunArgs) -> Spec {
-    let RunArgs {
-        host,
-        port,
-        matrix,
-        time,
-        place,
-        sockets,
-        messages,
-        session,
-        output,
-    } = args;
+    let (matrix, time, place) = (args.matrix, args.time, args.place);
+    let (sockets, messages, session) = (args.sockets, args.messages, args.session);
     Spec {
-        host,
-        port,
+        host: args.host,
+        port: args.port,
         protos: or_letter(matrix.proto, matrix.udp.then_some(Proto::Udp)),
         tests: or_letter(matrix.test, matrix.reverse.then_some(Test::Reverse)),
         sizes: matrix.size,
@@ -64,6 +66,7 @@ pub(super) fn spec(args: RunArgs) -> Spec {
         source_ports: sockets.source_ports,
         receive: messages.receive,
         coalesce: messages.coalesce,
+        zerocopy: messages.zerocopy,
         gso: messages.gso,
         gro: messages.gro,
         fragment: messages.fragment,
@@ -79,12 +82,13 @@ pub(super) fn spec(args: RunArgs) -> Spec {
         think: messages.think,
         verify: messages.verify,
         as_application: place.as_application,
+        tuning: tuning(args.engine),
         probes: place.probes,
         probes_without: place.probes_without.clone(),
         wait_for_server: session.wait_for_server,
         timeout: session.timeout,
         peer_timeout: session.peer_timeout,
-        title: output.title,
+        title: args.output.title,
     }
 }
 

@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use clap::Args;
 
 use crate::plan::{
-    CloseKind, Engine, Family, ProbeUse, Proto, Receive, SizeSpec, SourcePorts, Test, TypedHost,
-    Wait,
+    CloseKind, Engine, Family, ProbeUse, Proto, Receive, ReceiveBuffers, RingFlags, SizeSpec,
+    SourcePorts, Test, TypedHost, Wait, ZeroCopy,
 };
 use crate::units::{
     CpuList, ParseError, PerSecond, parse_address, parse_bitrate, parse_count, parse_duration,
@@ -34,6 +34,8 @@ pub(super) struct RunArgs {
     #[command(flatten)]
     pub(super) place: PlaceArgs,
     #[command(flatten)]
+    pub(super) engine: EngineArgs,
+    #[command(flatten)]
     pub(super) sockets: SocketArgs,
     #[command(flatten)]
     pub(super) messages: MessageArgs,
@@ -57,6 +59,34 @@ fn on_off(text: &str) -> Result<bool, ParseError> {
         "on" => Ok(true),
         "off" => Ok(false),
         _ => Err(ParseError::new("a switch", text, "choose on or off")),
+    }
+}
+
+/// Microseconds, or `off`, which is 0.
+fn min_wait(text: &str) -> Result<u32, ParseError> {
+    if text == "off" {
+        return Ok(0);
+    }
+    let wrong = || ParseError::new("a wait", text, "write microseconds from 1, or off");
+    let us = text.parse().map_err(|_| wrong())?;
+    (us > 0).then_some(us).ok_or_else(wrong)
+}
+
+/// Bytes, `off`, which is 0, or `auto`, which is none.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct LowWater(pub(super) Option<u32>);
+
+fn low_water(text: &str) -> Result<LowWater, ParseError> {
+    let wrong = || ParseError::new("a low-water mark", text, "write bytes from 1, auto or off");
+    match text {
+        "auto" => Ok(LowWater(None)),
+        "off" => Ok(LowWater(Some(0))),
+        _ => {
+            let bytes = u32::try_from(parse_size(text)?).map_err(|_| wrong())?;
+            (bytes > 0)
+                .then_some(LowWater(Some(bytes)))
+                .ok_or_else(wrong)
+        }
     }
 }
 
@@ -240,6 +270,41 @@ pub(super) struct PlaceArgs {
     pub(super) as_application: bool,
 }
 
+/// Choices of the engine, for a comparison.
+#[derive(Args, Debug)]
+#[command(next_help_heading = "What the engine chooses by itself, unless given")]
+pub(super) struct EngineArgs {
+    /// Microseconds for which a ring gathers completions once one is there, 1 to 1000000, or off
+    /// [default: 100 for receivers of unpaced UDP streams or of more than 16 TCP streams, else
+    /// off]
+    #[arg(long, value_name = "USEC|off", value_parser = min_wait)]
+    pub(super) min_wait: Option<u32>,
+
+    /// Bytes that wake a receiver of a TCP stream (SO_RCVLOWAT), 1 to 1G, or auto or off [default:
+    /// auto, about a millisecond of the rate]
+    #[arg(long, value_name = "BYTES|auto|off", value_parser = low_water)]
+    pub(super) low_water: Option<LowWater>,
+
+    /// Receive buffers of each worker: 1xSIZE is one for all flows, 64x16K one of 64 for each
+    /// arrival [default: the engine's, by flows and size]
+    #[arg(long, value_name = "COUNTxSIZE")]
+    pub(super) receive_buffers: Option<ReceiveBuffers>,
+
+    /// Sockets in the ring's own table of files: on, off [default: on]
+    #[arg(long, value_name = "on|off", value_parser = on_off)]
+    pub(super) fixed_files: Option<bool>,
+
+    /// Set-up flags of the ring: defer (SINGLE_ISSUER, DEFER_TASKRUN), coop (COOP_TASKRUN), none
+    /// [default: the most that the kernel knows]
+    #[arg(long, value_name = "defer|coop|none")]
+    pub(super) ring_flags: Option<RingFlags>,
+
+    /// Payload and buffers in huge pages: reserved ones if the host has any, else transparent ones
+    /// [default: off]
+    #[arg(long)]
+    pub(super) huge_pages: bool,
+}
+
 /// Socket options.
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Sockets")]
@@ -303,6 +368,12 @@ pub(super) struct MessageArgs {
     /// Messages per send operation (TCP streams), 1 to 65536 [default: 1]
     #[arg(long, value_name = "N", value_parser = parse_number)]
     pub(super) coalesce: Option<u32>,
+
+    /// Send streams without copies: send (io_uring's SEND_ZC), msg (MSG_ZEROCOPY), file (sendfile
+    /// from memory, TCP); the engine follows, and what was copied after all is counted
+    /// [default: the kernel copies]
+    #[arg(long, value_name = "send|msg|file")]
+    pub(super) zerocopy: Option<ZeroCopy>,
 
     /// Datagrams per send operation, cut by the kernel (UDP streams), 1 to 128 [default: 1]
     #[arg(long, value_name = "N", value_parser = parse_number)]

@@ -6,6 +6,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::Tuning;
+
 /// Transport protocol.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, PartialEq, Eq, Debug, Hash)]
 #[serde(rename_all = "lowercase")]
@@ -175,6 +177,18 @@ pub enum Receive {
     Discard,
 }
 
+/// How a stream's bytes are sent without a copy by the kernel.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, PartialEq, Eq, Debug, Hash)]
+#[serde(rename_all = "lowercase")]
+pub enum ZeroCopy {
+    /// IORING_OP_SEND_ZC, by the io_uring engine.
+    Send,
+    /// MSG_ZEROCOPY, by the sockets engine.
+    Msg,
+    /// sendfile(2) from a sealed file in memory, by the sockets engine (TCP only).
+    File,
+}
+
 /// How a TCP connection ends.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, PartialEq, Eq, Debug, Hash, Default)]
 #[serde(rename_all = "lowercase")]
@@ -229,6 +243,8 @@ pub struct Options {
     pub receive: Receive,
     /// Messages coalesced into one send operation.
     pub coalesce: Option<u32>,
+    /// How streams are sent without copies; none lets the kernel copy.
+    pub zerocopy: Option<ZeroCopy>,
     /// UDP segments per send operation (UDP_SEGMENT).
     pub gso: Option<u32>,
     /// UDP_GRO on the receiver.
@@ -255,6 +271,8 @@ pub struct Options {
     pub timeout_ns: u64,
     /// Plain buffers and a wake-up per arrival: the engine chooses nothing by itself.
     pub as_application: bool,
+    /// What of the engine's own choices is given.
+    pub tuning: Tuning,
     /// What of the kernel is watched.
     pub probes: ProbeUse,
     /// A tracepoint that the probes leave alone, to see what is lost without it.

@@ -5,9 +5,10 @@ use std::collections::BTreeSet;
 use super::matrix::{Kind, LoadSpec, Matrix};
 use super::name::name;
 use super::spec::{SizeSpec, Spec};
+use super::zerocopy::senders;
 use super::{
-    Case, DEFAULT_PEER_TIMEOUT_NS, DEFAULT_TIMEOUT_NS, Direction, Family, GroupPlan, Limit,
-    Options, Plan, Proto, Test, Traffic,
+    Case, DEFAULT_PEER_TIMEOUT_NS, DEFAULT_TIMEOUT_NS, Direction, Engine, Family, GroupPlan,
+    Limit, Options, Plan, Proto, Test, Traffic,
 };
 
 const SECOND: u64 = 1_000_000_000;
@@ -162,7 +163,7 @@ fn warmup(spec: &Spec, tour: bool) -> u64 {
 fn options(spec: &Spec, (proto, test): Kind) -> Options {
     let udp = proto == Proto::Udp;
     let wait = spec.wait.unwrap_or_default();
-    let engine = spec.engine.unwrap_or_default();
+    let [client_engine, server_engine] = engines(spec, test);
     Options {
         nodelay: !udp && spec.nodelay.unwrap_or(test.is_rr()),
         mss: spec.mss,
@@ -178,13 +179,14 @@ fn options(spec: &Spec, (proto, test): Kind) -> Options {
         },
         receive: spec.receive.unwrap_or_default(),
         coalesce: spec.coalesce,
+        zerocopy: spec.zerocopy,
         gso: spec.gso,
         gro: spec.gro,
         fragment: udp && spec.fragment,
         client_wait: spec.client_wait.unwrap_or(wait),
         server_wait: spec.server_wait.unwrap_or(wait),
-        client_engine: spec.client_engine.unwrap_or(engine),
-        server_engine: spec.server_engine.unwrap_or(engine),
+        client_engine,
+        server_engine,
         client_busy_poll: spec.client_busy_poll.or(spec.busy_poll),
         server_busy_poll: spec.server_busy_poll.or(spec.busy_poll),
         think_ns: spec.think.unwrap_or(0),
@@ -194,10 +196,24 @@ fn options(spec: &Spec, (proto, test): Kind) -> Options {
             _ => DEFAULT_TIMEOUT_NS,
         },
         as_application: spec.as_application,
+        tuning: spec.tuning.clone(),
         probes: spec.probes.unwrap_or_default(),
         probes_without: spec.probes_without.clone(),
         source_ports: spec.source_ports.unwrap_or_default(),
         bind: spec.bind,
         device: spec.device.clone(),
     }
+}
+
+/// What drives the client's and the server's sockets. A side that sends without copies has no
+/// choice.
+fn engines(spec: &Spec, test: Test) -> [Engine; 2] {
+    let typed = [spec.client_engine, spec.server_engine]
+        .map(|own| own.or(spec.engine).unwrap_or_default());
+    let Some(how) = spec.zerocopy else {
+        return typed;
+    };
+    let [client, server] = senders(test);
+    let of = |sends: bool, typed: Engine| if sends { how.engine() } else { typed };
+    [of(client, typed[0]), of(server, typed[1])]
 }

@@ -12,16 +12,19 @@ mod name;
 pub mod spec;
 #[cfg(test)]
 mod tests;
+pub mod tuning;
 mod words;
+mod zerocopy;
 
 pub use address::{DEFAULT_PORT, HostPort, TypedHost};
 pub use case::{
     Case, CloseKind, Direction, Engine, Family, GroupPlan, Limit, Load, Options, Plan, ProbeUse,
-    Proto, Receive, SourcePorts, Test, Traffic, Wait,
+    Proto, Receive, SourcePorts, Test, Traffic, Wait, ZeroCopy,
 };
 pub use check::PlanError;
 pub use invocation::{JsonTarget, RunInvocation, ServeOptions};
 pub use spec::{SizeSpec, Spec};
+pub use tuning::{ReceiveBuffers, RingFlags, Tuning};
 
 /// Most payload bytes of a UDP datagram.
 pub const MAX_UDP_BYTES: u64 = 65_507;

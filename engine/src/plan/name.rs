@@ -33,7 +33,7 @@ pub(super) fn name(case: &Case) -> String {
     }
     sender(case, &mut words);
     receiver(&case.options, &mut words);
-    waiting(&case.options, &mut words);
+    waiting(case, &mut words);
     words.join(" ")
 }
 
@@ -83,6 +83,7 @@ fn sender(case: &Case, words: &mut Vec<String>) {
             .coalesce
             .map(|messages| format!("coalesce={messages}")),
     );
+    words.extend(options.zerocopy.map(|how| format!("zerocopy={how}")));
     words.extend(options.gso.map(|segments| format!("gso={segments}")));
     if options.fragment {
         words.push("fragment".to_string());
@@ -120,20 +121,26 @@ fn receiver(options: &Options, words: &mut Vec<String>) {
     if let Some(tracepoint) = &options.probes_without {
         words.push(format!("without={tracepoint}"));
     }
+    words.extend(options.tuning.words());
     if options.as_application {
         words.push("as-application".to_string());
     }
 }
 
 /// How the workers wait; where both sides do the same, once.
-fn waiting(options: &Options, words: &mut Vec<String>) {
+fn waiting(case: &Case, words: &mut Vec<String>) {
+    let options = &case.options;
     let (client, server) = (options.client_wait, options.server_wait);
     let wait = |wait: Wait| (wait != Wait::Sleep).then(|| wait.to_string());
     both_or_each(wait(client), wait(server), words);
-    let engine = |engine: Engine| (engine != Engine::Auto).then(|| engine.to_string());
+    // Zero-copy has its engine, which its own word tells.
+    let engine = |client: bool, engine: Engine| {
+        let implied = case.zerocopy_of(client).is_some();
+        (engine != Engine::Auto && !implied).then(|| engine.to_string())
+    };
     both_or_each(
-        engine(options.client_engine),
-        engine(options.server_engine),
+        engine(true, options.client_engine),
+        engine(false, options.server_engine),
         words,
     );
     let poll = |us: Option<u32>| us.map(|us| format!("busy-poll={us}us"));

@@ -5,8 +5,8 @@ use std::net::IpAddr;
 use std::str::FromStr;
 
 use super::{
-    CloseKind, Engine, Family, HostPort, ProbeUse, Proto, Receive, SourcePorts, Test, TypedHost,
-    Wait,
+    CloseKind, Engine, Family, HostPort, ProbeUse, Proto, Receive, SourcePorts, Test, Tuning,
+    TypedHost, Wait, ZeroCopy,
 };
 use super::{DEFAULT_PORT, MAX_UDP_BYTES};
 use crate::units::{ParseError, PerSecond, parse_size, print_size};
@@ -129,6 +129,8 @@ pub struct Spec {
     pub receive: Option<Receive>,
     /// Messages per send operation.
     pub coalesce: Option<u32>,
+    /// How streams are sent without copies.
+    pub zerocopy: Option<ZeroCopy>,
     /// UDP segments per send operation.
     pub gso: Option<u32>,
     /// Merge datagrams at the receiver.
@@ -159,6 +161,8 @@ pub struct Spec {
     pub verify: bool,
     /// Plain buffers and a wake-up per arrival.
     pub as_application: bool,
+    /// What of the engine's own choices is given.
+    pub tuning: Tuning,
     /// What of the kernel is watched.
     pub probes: Option<ProbeUse>,
     /// A tracepoint that the probes leave alone (a diagnostic).

@@ -374,3 +374,41 @@ proptest! {
         prop_assert_eq!(serde_json::from_str::<Plan>(&text).unwrap(), plan);
     }
 }
+
+#[test]
+fn zero_copy_has_its_engine_where_it_sends() {
+    use Engine::{Auto, IoUring, Sockets};
+    let cases = [
+        (Test::Stream, ZeroCopy::Send, [IoUring, Auto]),
+        (Test::Stream, ZeroCopy::Msg, [Sockets, Auto]),
+        (Test::Reverse, ZeroCopy::File, [Auto, Sockets]),
+        (Test::Bidir, ZeroCopy::Msg, [Sockets, Sockets]),
+    ];
+    for (test, how, engines) in cases {
+        let spec = Spec {
+            tests: vec![test],
+            zerocopy: Some(how),
+            ..to_host()
+        };
+        let case = check(&spec).unwrap().cases.remove(0);
+        let options = &case.options;
+        assert_eq!([options.client_engine, options.server_engine], engines);
+        // The engine is no word of its own: there is no choice.
+        let expected = format!("tcp {test} 128K x1 w1 zerocopy={how}");
+        assert_eq!(case.name, expected);
+        let sends = [true, false].map(|client| case.zerocopy_of(client).is_some());
+        assert_eq!(sends, engines.map(|engine| engine != Auto));
+        // The receiver's may be chosen, and is told.
+        let spec = Spec {
+            engine: Some(how.engine()),
+            ..spec
+        };
+        let case = check(&spec).unwrap().cases.remove(0);
+        let options = &case.options;
+        assert_eq!(
+            [options.client_engine, options.server_engine],
+            [how.engine(); 2]
+        );
+        assert!(case.name.starts_with(&expected), "{}", case.name);
+    }
+}

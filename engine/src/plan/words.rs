@@ -3,7 +3,10 @@
 use std::fmt;
 use std::str::FromStr;
 
-use super::{CloseKind, Engine, Family, ProbeUse, Proto, Receive, SourcePorts, Test, Wait};
+use super::{
+    CloseKind, Engine, Family, ProbeUse, Proto, Receive, RingFlags, SourcePorts, Test, Wait,
+    ZeroCopy,
+};
 use crate::units::{ParseError, PortRange};
 
 macro_rules! words {
@@ -58,6 +61,14 @@ words!(
 words!(
     Receive, "a way to receive",
     "copy" => Receive::Copy, "discard" => Receive::Discard
+);
+words!(
+    RingFlags, "a set of ring flags",
+    "defer" => RingFlags::Defer, "coop" => RingFlags::Coop, "none" => RingFlags::None
+);
+words!(
+    ZeroCopy, "a way to send without copies",
+    "send" => ZeroCopy::Send, "msg" => ZeroCopy::Msg, "file" => ZeroCopy::File
 );
 words!(CloseKind, "a way to close", "fin" => CloseKind::Fin, "rst" => CloseKind::Rst);
 

@@ -25,8 +25,9 @@ pub use run::{
     Reconciliation, Run, Sample, SampleFlow, SideIntervals, Sides, Tool,
 };
 pub use side::{
-    Counters, CpuReport, CpuTime, EngineReport, Finding, FlowReport, GroupReport, Interval,
-    Severity, SideReport, TcpReport, Transactions, UdpFlow, UdpReport,
+    BusyPollReport, Counters, CpuReport, CpuTime, EngineReport, Finding, FlowReport, GroupReport,
+    Interval, Severity, SideReport, TcpReport, Transactions, UdpFlow, UdpReport, WorkerTime,
+    ZeroCopyReport,
 };
 
 /// Name and version of the document's schema.

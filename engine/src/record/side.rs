@@ -374,6 +374,54 @@ pub struct CpuTime {
     pub steal_s: f64,
 }
 
+/// Sends that the kernel was asked not to copy (`--zerocopy`), over the lifetime.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, PartialEq, Debug, Default)]
+#[serde(default)]
+pub struct ZeroCopyReport {
+    /// Sends that went.
+    pub sends: u64,
+    /// Sends of which the kernel said that it needs their bytes no more; none where it does not
+    /// say (sendfile).
+    pub completed: Option<u64>,
+    /// Completed sends that the kernel copied after all; none where it does not say.
+    pub copied: Option<u64>,
+}
+
+impl ZeroCopyReport {
+    /// Whether not one send was spared its copy.
+    pub fn in_vain(&self) -> bool {
+        self.copied.is_some_and(|copied| copied > 0) && self.copied == self.completed
+    }
+}
+
+/// Where a worker's time from the start of the traffic to the end of the drain went, seconds.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, PartialEq, Debug, Default)]
+#[serde(default)]
+pub struct WorkerTime {
+    /// Worker number on this side.
+    pub worker: u32,
+    /// In polls that found nothing (`--wait spin` and `adaptive`).
+    pub spun_s: f64,
+    /// On its CPU for everything else: sending, receiving, counting, going to sleep.
+    pub worked_s: f64,
+    /// Off its CPU: asleep, or made to wait for it by others.
+    pub slept_s: f64,
+}
+
+/// Busy polling of the devices that bring a side's packets.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, PartialEq, Debug, Default)]
+#[serde(default)]
+pub struct BusyPollReport {
+    /// Microseconds that were asked for; the sockets have them (SO_BUSY_POLL).
+    pub us: u32,
+    /// Whether the rings took it too (IORING_REGISTER_NAPI); false of plain calls.
+    pub ring: bool,
+    /// Flows whose last packet came from a device that can be polled (SO_INCOMING_NAPI_ID).
+    pub polled_flows: u32,
+    /// Flows of which that is known.
+    pub known_flows: u32,
+}
+
 /// The data-plane engine of one side and what it chose by itself.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, PartialEq, Debug, Default)]
 #[serde(default)]
@@ -400,12 +448,14 @@ pub struct EngineReport {
     pub enters: u64,
     /// Completions seen.
     pub completions: u64,
+    /// Sends without copies, where they were asked for.
+    pub zerocopy: Option<ZeroCopyReport>,
     /// CPU of each worker, as checked after the start.
     pub worker_cpus: Vec<u32>,
-    /// Time that the workers spent polling without sleeping, seconds.
-    pub spun_s: f64,
-    /// Time that the workers spent in waits that may sleep, seconds.
-    pub slept_s: f64,
+    /// Busy polling of devices (`--busy-poll`), where it was asked for.
+    pub busy_poll: Option<BusyPollReport>,
+    /// Where the time of each worker went.
+    pub workers: Vec<WorkerTime>,
 }
 
 /// Everything one side has to say about one sample.

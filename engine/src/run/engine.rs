@@ -31,7 +31,12 @@ pub(super) fn choose(side: Side, case: &Case) -> Result<Chosen, Refusal> {
         Side::Client => case.options.client_engine,
         Side::Server => case.options.server_engine,
     };
-    of(side, wanted, plain_calls_win(side, case), uring::available)
+    let mut chosen = of(side, wanted, plain_calls_win(side, case), uring::available)?;
+    if let Some(how) = case.zerocopy_of(side == Side::Client) {
+        // The plan asked for it, not the user.
+        chosen.reason = format!("--zerocopy {how} needs it");
+    }
+    Ok(chosen)
 }
 
 /// Transactions one after the other have nothing that could share a kernel entry, and a plain

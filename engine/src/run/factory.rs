@@ -9,7 +9,7 @@ use crate::control::wire::{Offer, Refusal};
 use crate::host::cpus::Cpus;
 use crate::host::placement;
 use crate::measure::cpu::CpuMonitor;
-use crate::plan::{Case, MAX_UDP_BYTES, Proto};
+use crate::plan::{Case, Engine, MAX_UDP_BYTES, Proto};
 use crate::record::{Finding, Severity};
 use crate::sys::{affinity, limits};
 use crate::worker::{EngineKind, WorkerHandle, WorkerPlan, spawn};
@@ -113,6 +113,7 @@ impl CrewFactory for Factory {
         datagrams_fit(case)?;
         descriptors(side, offer, workers, self.other_side.is_some())?;
         let chosen = engine::choose(side, case)?;
+        zerocopy_fits(side, case, chosen.kind)?;
         let wanted = if offer.cpus.is_empty() {
             &self.cpus
         } else {
@@ -205,6 +206,27 @@ fn datagrams_fit(case: &Case) -> Result<(), Refusal> {
         case.name
     );
     Err(Refusal::new(2, "datagram-too-large", text))
+}
+
+/// Refuses a way to send without copies that the side's engine does not have: the offer may come
+/// from a program that checks less.
+fn zerocopy_fits(side: Side, case: &Case, engine: EngineKind) -> Result<(), Refusal> {
+    let Some(how) = case.zerocopy_of(side == Side::Client) else {
+        return Ok(());
+    };
+    let needed = how.engine();
+    let have = match engine {
+        EngineKind::IoUring => Engine::IoUring,
+        EngineKind::Sockets => Engine::Sockets,
+    };
+    if have == needed {
+        return Ok(());
+    }
+    let text = format!(
+        "case `{}`: --zerocopy {how} needs --engine {needed}, and the engine is {have}",
+        case.name
+    );
+    Err(Refusal::new(2, "zerocopy-engine", on(side, &text)))
 }
 
 /// Refuses before any traffic what would run out of descriptors in the middle.

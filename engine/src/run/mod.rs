@@ -19,6 +19,7 @@ pub mod assemble;
 mod collect;
 mod conductor;
 mod crew;
+mod effects;
 mod engine;
 mod factory;
 mod interrupt;

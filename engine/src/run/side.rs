@@ -8,11 +8,12 @@ use crate::measure::tcp::TcpFold;
 use crate::plan::{Case, Load, Proto};
 use crate::record::{
     Counters, CpuReport, EngineReport, Finding, FlowReport, GroupReport, Interval, Severity,
-    SideReport, Transactions, UdpFlow, UdpReport,
+    SideReport, Transactions, UdpFlow, UdpReport, ZeroCopyReport,
 };
 use crate::worker::{FlowOutcome, Role, WorkerOutcome};
 
 use super::collect::{GroupHistograms, text};
+use super::effects;
 
 /// Everything that is known when a sample ends on one side.
 pub(super) struct Ending<'a> {
@@ -346,26 +347,51 @@ fn engine(ending: &Ending<'_>) -> EngineReport {
         return EngineReport::default();
     };
     let sum = |of: fn(&WorkerOutcome) -> u64| ending.outcomes.iter().map(of).sum::<u64>();
-    let seconds = |of: fn(&WorkerOutcome) -> u64| sum(of) as f64 / 1e9;
     EngineReport {
         name: first.stats.name.to_string(),
         features: first.stats.features.clone(),
         reason: ending.engine_reason.clone(),
         depth: first.choices.depth,
-        receive_low_water: first
+        receive_low_water: low_water(&ending.outcomes),
+        min_wait_us: first
             .choices
-            .low_water
-            .then_some(u64::from(first.low_water())),
-        min_wait_us: first.choices.min_wait_us,
+            .min_wait_us
+            .filter(|_| effects::in_force(first, "min_wait")),
         receive_buffers: first.choices.receive_buffers(),
         buffers_exhausted: sum(|o| o.stats.buffers_exhausted),
+        zerocopy: zerocopy(&ending.outcomes),
         cq_overflows: sum(|o| o.stats.overflows),
         enters: sum(|o| o.stats.enters),
         completions: sum(|o| o.stats.completions),
         worker_cpus: ending.outcomes.iter().map(|o| o.cpu).collect(),
-        spun_s: seconds(|o| o.waited_ns.0),
-        slept_s: seconds(|o| o.waited_ns.1),
+        busy_poll: effects::busy_poll(&ending.outcomes),
+        workers: ending.outcomes.iter().map(|o| o.time).collect(),
     }
+}
+
+/// The highest receive low-water mark, where it was set or adapted.
+fn low_water(outcomes: &[WorkerOutcome]) -> Option<u64> {
+    let chosen = |o: &&WorkerOutcome| o.choices.low_water || o.choices.fixed_low_water.is_some();
+    let marks = outcomes.iter().filter(chosen);
+    marks.map(|o| u64::from(o.low_water())).max()
+}
+
+/// The sends without copies of all workers. What one of them was not told is unknown of all.
+fn zerocopy(outcomes: &[WorkerOutcome]) -> Option<ZeroCopyReport> {
+    let both = |a: Option<u64>, b: Option<u64>| Some(a? + b?);
+    outcomes
+        .iter()
+        .filter_map(|outcome| outcome.stats.zerocopy)
+        .map(|stats| ZeroCopyReport {
+            sends: stats.sends,
+            completed: stats.completed,
+            copied: stats.copied,
+        })
+        .reduce(|a, b| ZeroCopyReport {
+            sends: a.sends + b.sends,
+            completed: both(a.completed, b.completed),
+            copied: both(a.copied, b.copied),
+        })
 }
 
 fn findings(ending: &mut Ending<'_>) -> Vec<Finding> {
@@ -403,6 +429,7 @@ fn findings(ending: &mut Ending<'_>) -> Vec<Finding> {
         );
         findings.push(Finding::new(Severity::Warning, "numbers-reused", text));
     }
+    findings.extend(effects::findings(ending, side));
     if let Some(net) = &ending.net {
         findings.extend(net_findings(ending, net, side));
     }

@@ -1,12 +1,15 @@
 //! Receive memory: one buffer for all, or one per arrival.
 
+use std::io;
+
 use crate::backend::{Control, ReceiveStyle};
+use crate::sys::memory::{Bytes, HugePages};
 
 /// Where received bytes go.
 pub(super) enum Receiver {
     /// One buffer for all. Nobody reads it.
     One {
-        memory: Vec<u8>,
+        memory: Bytes,
         /// The kernel is to throw the bytes away. The memory is there all the same, since
         /// sockets other than TCP do write to it.
         discard: bool,
@@ -16,26 +19,29 @@ pub(super) enum Receiver {
 }
 
 impl Receiver {
-    pub(super) fn new(style: ReceiveStyle) -> Receiver {
-        match style {
+    pub(super) fn new(style: ReceiveStyle, huge: bool) -> io::Result<Receiver> {
+        Ok(match style {
             ReceiveStyle::Scratch { len } => Receiver::One {
-                memory: touched(len as usize),
+                memory: Bytes::touched(len as usize, huge)?,
                 discard: false,
             },
             ReceiveStyle::Discard { len } => Receiver::One {
-                memory: vec![0; len as usize],
+                memory: Bytes::touched(len as usize, huge)?,
                 discard: true,
             },
             ReceiveStyle::Ring { count, len } | ReceiveStyle::RingWithControl { count, len } => {
-                Receiver::Many(Buffers::new(count, len))
+                Receiver::Many(Buffers::new(count, len, huge)?)
             }
+        })
+    }
+
+    /// Whether its pages are huge, and by what means.
+    pub(super) fn huge(&self) -> HugePages {
+        match self {
+            Receiver::One { memory, .. } => memory.huge(),
+            Receiver::Many(buffers) => buffers.memory.huge(),
         }
     }
-}
-
-/// Bytes that are there: the first write to each page is not a fault in the measurement.
-pub(super) fn touched(len: usize) -> Vec<u8> {
-    vec![0xa5; len]
 }
 
 /// What is in a buffer.
@@ -49,7 +55,7 @@ struct Arrival {
 
 /// Receive buffers, each of which is free or the worker's.
 pub(super) struct Buffers {
-    pub(super) memory: Vec<u8>,
+    pub(super) memory: Bytes,
     /// Distance of two buffers: whole cache lines, so that two share none.
     pub(super) stride: usize,
     /// Bytes of each.
@@ -60,15 +66,15 @@ pub(super) struct Buffers {
 }
 
 impl Buffers {
-    fn new(count: u16, len: u32) -> Buffers {
+    fn new(count: u16, len: u32, huge: bool) -> io::Result<Buffers> {
         let stride = (len as usize).next_multiple_of(64);
-        Buffers {
-            memory: touched(stride * usize::from(count)),
+        Ok(Buffers {
+            memory: Bytes::touched(stride * usize::from(count), huge)?,
             stride,
             len: len as usize,
             arrivals: vec![Arrival::default(); usize::from(count)],
             free: (0..count).rev().collect(),
-        }
+        })
     }
 
     /// A free buffer's bytes, to receive into, and its number.

@@ -5,16 +5,18 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use super::buffers::{Receiver, touched};
+use super::buffers::Receiver;
 use super::input::RECEIVE_BATCH;
 use super::output::{Memory, SEND_BATCH};
 use super::sends::{NONE, Sends};
 use super::slots::{Role, Slots};
+use super::zerocopy::ZeroCopy;
 use crate::backend::{
     Backend, Control, EngineStats, Event, Kind, ReceiveStyle, SendFrom, Setup, Slot, WaitFor,
 };
 use crate::sys::clock::monotonic_ns;
-use crate::sys::epoll::{BROKEN, ENDING, Epoll, READABLE, Ready, WRITABLE};
+use crate::sys::epoll::{BROKEN, ENDING, ERROR, Epoll, READABLE, Ready, WRITABLE};
+use crate::sys::memory::Bytes;
 use crate::sys::socket::{is_stream, set_nonblocking, set_receive_timeout};
 use crate::sys::transfer::{Patience, ReceiveBatch, SendBatch};
 
@@ -67,6 +69,7 @@ pub struct Sockets {
     pub(super) slots: Slots,
     pub(super) sends: Sends,
     pub(super) memory: Memory,
+    pub(super) zerocopy: ZeroCopy,
     /// Of each private buffer.
     pub(super) busy: Vec<bool>,
     pub(super) receiver: Receiver,
@@ -105,7 +108,8 @@ impl Sockets {
     /// Makes an engine for this thread.
     ///
     /// # Errors
-    /// Those of epoll_create1(2): no descriptor or no memory is left.
+    /// Those of epoll_create1(2), mmap(2) and memfd_create(2): no descriptor or no memory is
+    /// left.
     pub fn new(setup: &Setup) -> io::Result<Sockets> {
         let sockets = setup.sockets.max(1);
         let private_len = setup.send_buffer_len as usize;
@@ -117,12 +121,16 @@ impl Sockets {
             slots: Slots::new(sockets),
             sends: Sends::new(setup.operations),
             memory: Memory {
-                payload: setup.payload.clone(),
-                private: touched(setup.send_buffers as usize * private_len),
+                payload: Bytes::of(&setup.payload, setup.huge_pages)?,
+                private: Bytes::touched(
+                    setup.send_buffers as usize * private_len,
+                    setup.huge_pages,
+                )?,
                 private_len,
             },
             busy: vec![false; setup.send_buffers as usize],
-            receiver: Receiver::new(setup.receive),
+            receiver: Receiver::new(setup.receive, setup.huge_pages)?,
+            zerocopy: ZeroCopy::new(setup)?,
             send_batch: SendBatch::new(SEND_BATCH),
             receive_batch: ReceiveBatch::new(RECEIVE_BATCH, control),
             epoll: Epoll::new(REPORTS.min(list))?,
@@ -202,7 +210,8 @@ impl Sockets {
         while let Some(slot) = self.unwatched.pop() {
             let entry = self.slots.get_mut(slot);
             entry.in_unwatched = false;
-            let needed = entry.wanted || entry.connecting || entry.first_send != NONE;
+            let sends = entry.first_send != NONE || entry.owed > 0;
+            let needed = entry.wanted || entry.connecting || sends;
             if entry.socket.is_none() || entry.watched != 0 || !needed {
                 continue;
             }
@@ -361,6 +370,10 @@ impl Sockets {
 
     /// Lets receives of the only socket wait for a while. False where that cannot be.
     fn prepare_to_block(&mut self, slot: Slot) -> bool {
+        if self.zerocopy.is_file() {
+            // sendfile has no other way not to wait than the socket's own.
+            return false;
+        }
         self.unwatch(slot);
         if !self.slots.get(slot).blocks {
             self.enters += 2;
@@ -401,7 +414,10 @@ impl Sockets {
         entry.readable |= is(READABLE | ENDING | BROKEN);
         entry.ending |= is(ENDING | BROKEN);
         entry.writable |= is(WRITABLE | BROKEN);
-        if entry.role == Role::Datagram {
+        if is(ERROR) && self.zerocopy.has_notices() {
+            self.read_notices(slot);
+        }
+        if self.slots.get(slot).role == Role::Datagram {
             self.watch_again(slot);
         }
         self.note_work(slot);
@@ -445,6 +461,7 @@ impl Backend for Sockets {
             true => Role::Stream,
             false => Role::Datagram,
         };
+        self.zerocopy.prepare(socket.as_fd(), role)?;
         self.insert(socket, role)
     }
 
@@ -507,7 +524,8 @@ impl Backend for Sockets {
 
     fn take(&mut self, slot: Slot) -> Option<OwnedFd> {
         let entry = self.slots.get(slot);
-        let idle = entry.first_send == NONE && !entry.wanted && !entry.stopping;
+        let sends = entry.first_send != NONE || entry.first_lent != NONE;
+        let idle = !sends && !entry.wanted && !entry.stopping;
         if !idle || entry.connecting || entry.closing {
             return None;
         }
@@ -587,6 +605,9 @@ impl Backend for Sockets {
         if matches!(self.receiver, Receiver::Many(_)) {
             features.push("recvmmsg".to_string());
         }
+        features.extend(self.zerocopy.feature().map(str::to_string));
+        let huge = self.memory.payload.huge().min(self.memory.private.huge());
+        features.extend(huge.min(self.receiver.huge()).name().map(str::to_string));
         if self.blocked {
             features.push("waiting_receive".to_string());
         }
@@ -597,6 +618,7 @@ impl Backend for Sockets {
             completions: self.completions,
             overflows: 0,
             buffers_exhausted: self.buffers_exhausted,
+            zerocopy: self.zerocopy.stats(),
         }
     }
 }

@@ -9,6 +9,7 @@
 //! | `engine` | the engine as a [`crate::backend::Backend`], and how it waits |
 //! | `input`, `output` | what arrives, what leaves |
 //! | `buffers` | receive memory |
+//! | `zerocopy` | sends from our memory, their notices, sendfile |
 //! | `slots`, `sends` | the tables of sockets and of sends |
 
 mod buffers;
@@ -17,6 +18,7 @@ mod input;
 mod output;
 mod sends;
 mod slots;
+mod zerocopy;
 
 #[cfg(test)]
 mod tests;

@@ -7,7 +7,9 @@ use std::os::fd::AsFd;
 use super::engine::{QUANTUM, Sockets, cost, errno};
 use super::sends::{NONE, Outgoing};
 use super::slots::Role;
+use super::zerocopy::is_exhausted;
 use crate::backend::{Event, Kind, SendFrom, Slot};
+use crate::sys::memory::Bytes;
 use crate::sys::socket::{set_nonblocking, take_error};
 use crate::sys::transfer;
 
@@ -16,14 +18,14 @@ pub(super) const SEND_BATCH: usize = 64;
 
 /// The memory that sends are from.
 pub(super) struct Memory {
-    pub(super) payload: Vec<u8>,
-    pub(super) private: Vec<u8>,
+    pub(super) payload: Bytes,
+    pub(super) private: Bytes,
     pub(super) private_len: usize,
 }
 
 impl Memory {
     /// The bytes of a send that are still to go. Panics where they are not inside.
-    fn rest(&self, send: &Outgoing) -> &[u8] {
+    pub(super) fn rest(&self, send: &Outgoing) -> &[u8] {
         let whole = match send.from {
             SendFrom::Payload { offset, len } => {
                 &self.payload[offset as usize..offset as usize + len as usize]
@@ -79,11 +81,15 @@ impl Sockets {
     }
 
     fn try_send(&mut self, send: &Outgoing) -> io::Result<u32> {
-        self.enters += 1;
-        let bytes = self.memory.rest(send);
-        let socket = self.slots.socket(send.slot);
+        // Who waits for no event of a send may not know that it is lent.
+        let lendable = send.token.is_some() && matches!(send.from, SendFrom::Payload { .. });
         loop {
-            match transfer::send(socket, bytes) {
+            self.enters += 1;
+            let sent = match lendable && self.zerocopy.is_on() {
+                true => self.send_lent(send),
+                false => transfer::send(self.slots.socket(send.slot), self.memory.rest(send)),
+            };
+            match sent {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 sent => return sent.map(|sent| sent as u32),
             }
@@ -147,10 +153,15 @@ impl Sockets {
         if first == NONE {
             return 0;
         }
-        self.enters += 1;
-        let (sends, memory) = (&self.sends, &self.memory);
-        let datagrams = sends.queue(first).map(|send| memory.rest(send));
-        let went = self.send_batch.send(self.slots.socket(slot), datagrams);
+        let mut lent = self.zerocopy.has_notices();
+        let mut went = self.send_datagrams(slot, lent);
+        if lent && is_exhausted(&went) {
+            // Notices that are there make room for more; this time the kernel copies.
+            self.read_notices(slot);
+            (lent, went) = (false, self.send_datagrams(slot, false));
+            self.zerocopy
+                .copied(went.as_ref().map_or(0, |went| *went as u64));
+        }
         let (went, failed) = match went {
             Ok(went) => (went, None),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => return 1,
@@ -163,9 +174,15 @@ impl Sockets {
             Err(error) => (0, Some(errno(&error))),
         };
         for _ in 0..went {
-            if let Some(send) = self.sends.pop(&mut self.slots, slot) {
-                self.sent(&send, send.len() as i32);
+            match self.sends.pop(&mut self.slots, slot) {
+                Some(send) if lent => self.lend(send),
+                Some(send) => self.sent(&send, send.len() as i32),
+                None => {}
             }
+        }
+        if lent && went > 0 {
+            self.read_notices(slot);
+            self.note_unwatched(slot);
         }
         if let Some(errno) = failed
             && let Some(send) = self.sends.pop(&mut self.slots, slot)
@@ -175,8 +192,18 @@ impl Sockets {
         went.max(1) as u32
     }
 
+    /// One call that sends datagrams of a socket's queue.
+    fn send_datagrams(&mut self, slot: Slot, zerocopy: bool) -> io::Result<usize> {
+        self.enters += 1;
+        let (sends, memory) = (&self.sends, &self.memory);
+        let first = self.slots.get(slot).first_send;
+        let datagrams = sends.queue(first).map(|send| memory.rest(send));
+        let socket = self.slots.socket(slot);
+        self.send_batch.send(socket, datagrams, zerocopy)
+    }
+
     /// A send is over. `result` is all of its bytes, or what stopped it.
-    fn sent(&mut self, send: &Outgoing, result: i32) {
+    pub(super) fn sent(&mut self, send: &Outgoing, result: i32) {
         if let SendFrom::Buffer { index, .. } = send.from {
             self.busy[index as usize] = false;
         }
@@ -262,6 +289,7 @@ impl Sockets {
         }
         self.want(slot, false);
         self.cancel_sends(slot);
+        self.end_lent(slot);
         self.unwatch_shared(slot);
         self.enters += 1;
         drop(self.slots.get_mut(slot).socket.take());

@@ -15,6 +15,8 @@ pub(super) struct Outgoing {
     pub(super) from: SendFrom,
     /// Bytes that went.
     pub(super) sent: u32,
+    /// The number that the socket gave it, where it was sent with MSG_ZEROCOPY.
+    pub(super) number: u32,
     next: u32,
 }
 
@@ -25,6 +27,7 @@ impl Outgoing {
             token,
             from,
             sent: 0,
+            number: 0,
             next: NONE,
         }
     }
@@ -86,6 +89,43 @@ impl Sends {
         Some(send)
     }
 
+    /// Puts a send that went at the end of its socket's queue of those whose buffers are lent.
+    pub(super) fn lend(&mut self, slots: &mut Slots, send: Outgoing) {
+        let index = self.free.pop();
+        let index = index.expect("its place in the table has just become free");
+        let entry = slots.get_mut(send.slot);
+        match entry.last_lent {
+            NONE => entry.first_lent = index,
+            last => self.entries[last as usize].next = index,
+        }
+        entry.last_lent = index;
+        self.entries[index as usize] = Outgoing { next: NONE, ..send };
+    }
+
+    /// Takes the first send that is wanted out of a socket's queue of those lent.
+    pub(super) fn take_lent(
+        &mut self,
+        slots: &mut Slots,
+        slot: Slot,
+        wanted: impl Fn(&Outgoing) -> bool,
+    ) -> Option<Outgoing> {
+        let entry = slots.get_mut(slot);
+        let (mut before, mut at) = (NONE, entry.first_lent);
+        while at != NONE && !wanted(&self.entries[at as usize]) {
+            (before, at) = (at, self.entries[at as usize].next);
+        }
+        let send = *self.entries.get(at as usize)?;
+        match before {
+            NONE => entry.first_lent = send.next,
+            before => self.entries[before as usize].next = send.next,
+        }
+        if send.next == NONE {
+            entry.last_lent = before;
+        }
+        self.free.push(at);
+        Some(send)
+    }
+
     /// The first send of a socket's queue.
     pub(super) fn first_mut(&mut self, slots: &Slots, slot: Slot) -> Option<&mut Outgoing> {
         self.entries.get_mut(slots.get(slot).first_send as usize)
@@ -106,6 +146,30 @@ impl Sends {
 mod tests {
     use super::*;
     use crate::sockets::slots::Role;
+
+    #[test]
+    fn lent_sends_come_back_in_any_order() {
+        let file = || std::fs::File::open("/dev/null").unwrap().into();
+        let mut slots = Slots::new(1);
+        let slot = slots.insert(file(), Role::Datagram).unwrap();
+        let mut sends = Sends::new(4);
+        let from = SendFrom::Buffer { index: 0, len: 1 };
+        for order in [[0, 1, 2, 3], [3, 2, 1, 0], [1, 3, 0, 2], [2, 0, 3, 1]] {
+            for number in 0..4 {
+                let send = Outgoing::new(slot, Some(number), from);
+                sends.lend(&mut slots, Outgoing { number, ..send });
+            }
+            for number in order {
+                let wanted = |send: &Outgoing| send.number == number;
+                let taken = sends.take_lent(&mut slots, slot, wanted);
+                assert_eq!(taken.unwrap().token, Some(number), "{order:?}");
+                assert!(sends.take_lent(&mut slots, slot, wanted).is_none());
+            }
+            assert!(sends.is_empty());
+            let ends = (slots.get(slot).first_lent, slots.get(slot).last_lent);
+            assert_eq!(ends, (NONE, NONE));
+        }
+    }
 
     #[test]
     fn queues_keep_their_order_apart() {

@@ -51,6 +51,12 @@ pub(super) struct Entry {
     /// Ends of the queue of its sends.
     pub(super) first_send: u32,
     pub(super) last_send: u32,
+    /// Ends of the queue of its sends that went and whose private buffers the kernel still needs.
+    pub(super) first_lent: u32,
+    pub(super) last_lent: u32,
+    /// Number of the next send with MSG_ZEROCOPY, and how many have had no notice.
+    pub(super) next_number: u32,
+    pub(super) owed: u32,
     // Which of the engine's lists it is in; these outlive the socket.
     pub(super) in_work: bool,
     pub(super) in_unwatched: bool,
@@ -75,6 +81,10 @@ impl Entry {
             batch: LEAST_BATCH,
             first_send: NONE,
             last_send: NONE,
+            first_lent: NONE,
+            last_lent: NONE,
+            next_number: 0,
+            owed: 0,
             in_work: false,
             in_unwatched: false,
             in_starved: false,

@@ -8,7 +8,7 @@ use super::engine::{BUDGET, QUANTUM};
 use crate::backend::conformance::{
     BUFFERS, Make, SCRATCH, conformance, event, event_of, setup, tcp_pair, udp_pair,
 };
-use crate::backend::{Backend, Kind, ReceiveStyle, SendFrom, Setup, Slot, WaitFor};
+use crate::backend::{Backend, Kind, ReceiveStyle, SendFrom, SendStyle, Setup, Slot, WaitFor};
 use crate::sys::clock::monotonic_ns;
 use crate::sys::eventfd;
 
@@ -293,4 +293,35 @@ fn what_a_full_receive_leaves_behind_is_not_forgotten() {
         }
         assert_eq!(left, 0);
     }
+}
+
+#[test]
+fn a_file_in_memory_is_sent_whole_and_in_order() {
+    let (ours, mut theirs) = tcp_pair();
+    let mut engine = Sockets::make(&Setup {
+        send: SendStyle::File,
+        ..setup(SCRATCH)
+    });
+    let slot = engine.add(ours).unwrap();
+    let reader = std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        theirs.read_to_end(&mut bytes).unwrap();
+        bytes
+    });
+    let ranges = [(0, 1 << 20), (7, 1), (1000, 500_000), (3, 0)];
+    for (token, (offset, len)) in ranges.into_iter().enumerate() {
+        engine.send(slot, token as u32, SendFrom::Payload { offset, len });
+        let event = event_of(&mut engine, Kind::Send, slot);
+        assert_eq!((event.token, event.result), (token as u32, len as i32));
+    }
+    let stats = engine.stats().zerocopy.unwrap();
+    assert!(stats.sends >= 3, "{stats:?}");
+    assert_eq!((stats.completed, stats.copied), (None, None));
+    engine.close(slot);
+    event_of(&mut engine, Kind::Close, slot);
+    let expected = ranges
+        .into_iter()
+        .flat_map(|(offset, len)| offset..offset + len);
+    let expected: Vec<u8> = expected.map(|at| (at % 251) as u8).collect();
+    assert!(reader.join().unwrap() == expected);
 }

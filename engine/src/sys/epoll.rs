@@ -13,6 +13,8 @@ pub const READABLE: Interest = libc::EPOLLIN as u32;
 pub const WRITABLE: Interest = libc::EPOLLOUT as u32;
 /// The other side sends no more.
 pub const ENDING: Interest = libc::EPOLLRDHUP as u32;
+/// An error is pending, or a message in the error queue. Reported without being asked for.
+pub const ERROR: Interest = libc::EPOLLERR as u32;
 /// An error is pending, or both directions ended. Reported without being asked for.
 pub const BROKEN: Interest = (libc::EPOLLERR | libc::EPOLLHUP) as u32;
 /// Report changes, not states.

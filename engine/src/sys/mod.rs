@@ -18,3 +18,4 @@ pub mod socket;
 pub mod stdio;
 pub mod tcp_info;
 pub mod transfer;
+pub mod zerocopy;

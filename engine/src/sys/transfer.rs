@@ -125,8 +125,9 @@ impl SendBatch {
         }
     }
 
-    /// Sends the datagrams in order, as many as there is room for, without waiting. Gives how
-    /// many went; the first that did not is the one that an error is about.
+    /// Sends the datagrams in order, as many as there is room for, without waiting; from their
+    /// own memory where `zerocopy` (see [`super::zerocopy::send`]). Gives how many went; the
+    /// first that did not is the one that an error is about.
     ///
     /// # Errors
     /// Those of sendmmsg(2), where not even the first went.
@@ -134,6 +135,7 @@ impl SendBatch {
         &mut self,
         socket: BorrowedFd<'_>,
         datagrams: impl Iterator<Item = &'a [u8]>,
+        zerocopy: bool,
     ) -> io::Result<usize> {
         let mut count = 0;
         for (at, datagram) in datagrams.take(self.headers.messages.len()).enumerate() {
@@ -142,7 +144,8 @@ impl SendBatch {
             count = at + 1;
         }
         let start = self.headers.messages.as_mut_ptr();
-        let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+        let zerocopy = if zerocopy { libc::MSG_ZEROCOPY } else { 0 };
+        let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL | zerocopy;
         // SAFETY: the first `count` headers were just set to slices that are borrowed until the
         // call returns; the kernel only reads what they point to, and writes lengths into the
         // headers.
@@ -268,10 +271,12 @@ mod tests {
         super::super::socket::set_receive_timestamps(two.as_fd(), true).unwrap();
         let datagrams: [&[u8]; 4] = [b"one", b"", b"three", &[9; 50]];
         let mut batch = SendBatch::new(3);
-        let mut sent = batch.send(one.as_fd(), datagrams.into_iter()).unwrap();
+        let mut sent = batch
+            .send(one.as_fd(), datagrams.into_iter(), false)
+            .unwrap();
         assert_eq!(sent, 3);
         sent += batch
-            .send(one.as_fd(), datagrams.into_iter().skip(3))
+            .send(one.as_fd(), datagrams.into_iter().skip(3), false)
             .unwrap();
         assert_eq!(sent, 4);
         let mut memory = vec![0; 64 * 8];

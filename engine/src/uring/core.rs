@@ -17,6 +17,7 @@ use io_uring::{
 
 use super::error::RingError;
 use super::token::{Op, Token};
+use crate::backend::RingFlags;
 
 /// A descriptor as an operation names it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -69,7 +70,7 @@ pub(super) struct Rung {
 }
 
 /// From richest to poorest; a kernel that does not know a flag answers EINVAL.
-pub(super) const LADDER: [Rung; 4] = [
+pub(super) static LADDER: [Rung; 4] = [
     Rung {
         defer: true,
         no_sqarray: true,
@@ -93,6 +94,17 @@ pub(super) const LADDER: [Rung; 4] = [
 ];
 
 impl Rung {
+    /// The ladder from the richest flags that are wanted.
+    pub(super) fn at_most(flags: RingFlags) -> &'static [Rung] {
+        let wanted = |rung: &Rung| match flags {
+            RingFlags::Defer => true,
+            RingFlags::Cooperative => !rung.defer,
+            RingFlags::Plain => !rung.defer && !rung.cooperative,
+        };
+        let first = LADDER.iter().position(wanted).unwrap_or(0);
+        &LADDER[first..]
+    }
+
     fn build(self, entries: u32, completions: u32) -> io::Result<IoUring> {
         let mut builder = IoUring::builder();
         // The completion queue holds everything that can complete at once, so that none of it
@@ -476,6 +488,19 @@ mod tests {
         };
         core.enter(sleep).unwrap();
         assert!(crate::sys::clock::monotonic_ns() - start >= 19_000_000);
+    }
+
+    #[test]
+    fn the_ladder_begins_where_it_is_told() {
+        let named = |flags| {
+            let core = Core::new(Rung::at_most(flags), 8, 16).unwrap();
+            let has = |name: &str| core.features().iter().any(|have| have == name);
+            (has("defer_taskrun"), has("coop_taskrun"))
+        };
+        let (all, _) = named(RingFlags::Defer);
+        let (none, cooperative) = named(RingFlags::Cooperative);
+        assert!(!none && (cooperative || !all));
+        assert_eq!(named(RingFlags::Plain), (false, false));
     }
 
     #[test]

@@ -24,6 +24,14 @@ pub enum RingError {
         /// What it lacks.
         missing: String,
     },
+    /// The kernel's io_uring lacks what only this set-up needs.
+    #[error("this kernel's io_uring lacks {what}. Remedy: {remedy}")]
+    Lacks {
+        /// What it lacks.
+        what: &'static str,
+        /// What to do.
+        remedy: &'static str,
+    },
     /// Not enough memory.
     #[error(
         "not enough memory for {what} ({bytes} bytes). Remedy: fewer flows, smaller or fewer \
@@ -58,6 +66,14 @@ impl RingError {
         5
     }
 
+    /// Stable code of the refusal.
+    pub fn code(&self) -> &'static str {
+        match self {
+            RingError::Lacks { .. } => "zerocopy-unavailable",
+            _ => "io-uring-unavailable",
+        }
+    }
+
     /// The cause in a few words, with the errno where there is one.
     pub fn brief(&self) -> String {
         match self {
@@ -65,6 +81,7 @@ impl RingError {
                 format!("{} ({})", cause.brief(), errno_name(*errno))
             }
             RingError::TooOld { .. } => "too old a kernel".to_string(),
+            RingError::Lacks { what, .. } => format!("no {what}"),
             RingError::Memory { .. } => "not enough memory".to_string(),
             RingError::Descriptors => "no file descriptor is left".to_string(),
             RingError::System { call, source } => format!("{call} failed: {source}"),

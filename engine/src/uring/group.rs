@@ -13,7 +13,7 @@ use super::error::RingError;
 use super::token::{Op, Token};
 use crate::backend::Control;
 use crate::sys::cmsg;
-use crate::sys::memory::Pages;
+use crate::sys::memory::{HugePages, Pages};
 
 /// The only buffer group of a ring.
 pub(super) const GROUP: u16 = 0;
@@ -59,13 +59,20 @@ pub(super) struct Group {
 }
 
 impl Group {
+    /// Whether its pages are huge, and by what means.
+    pub(super) fn huge(&self) -> HugePages {
+        self.memory.huge()
+    }
+
     /// Maps `count` buffers (a power of two) of `len` payload bytes and registers them. With
-    /// `control`, recvmsg's header and control data precede the payload.
+    /// `control`, recvmsg's header and control data precede the payload; where `huge` they are in
+    /// huge pages.
     pub(super) fn new(
         submitter: &Submitter<'_>,
         count: u16,
         len: u32,
         control: bool,
+        huge: bool,
     ) -> Result<Group, RingError> {
         let offset = if control {
             HEADER_BYTES + cmsg::CONTROL_BYTES
@@ -76,7 +83,7 @@ impl Group {
         let stride = (offset + len as usize).next_multiple_of(64);
         let bytes = stride * usize::from(count);
         let name = RingError::of_memory("receive buffers", bytes);
-        let memory = Pages::populated(bytes).map_err(name)?;
+        let memory = Pages::touched(bytes, huge).map_err(name)?;
         let way = Way::find(submitter, count)?;
         let arrivals = vec![Arrival::default(); usize::from(count)];
         let returned = (0..count).collect();

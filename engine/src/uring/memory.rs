@@ -13,7 +13,7 @@ use super::error::RingError;
 use super::group::Group;
 use crate::backend::{Control, ReceiveStyle, Setup, Slot};
 use crate::sys::cmsg;
-use crate::sys::memory::Pages;
+use crate::sys::memory::{HugePages, Pages};
 
 /// Bytes set aside for each slot's address: `struct sockaddr_storage`.
 const ADDRESS_BYTES: usize = size_of::<libc::sockaddr_storage>();
@@ -70,7 +70,10 @@ impl Memory {
         } = setup;
         let populated =
             |what, bytes| Pages::populated(bytes).map_err(RingError::of_memory(what, bytes));
-        let shared = populated("the payload", payload.len())?;
+        let touched = |what, bytes| {
+            Pages::touched(bytes, setup.huge_pages).map_err(RingError::of_memory(what, bytes))
+        };
+        let shared = touched("the payload", payload.len())?;
         // SAFETY: the new mapping is at least as long as the payload, and nobody else has it.
         unsafe {
             shared
@@ -89,15 +92,26 @@ impl Memory {
         Ok(Memory {
             payload: shared,
             payload_len: payload.len(),
-            private: populated("private send buffers", private)?,
+            private: touched("private send buffers", private)?,
             private_count: *send_buffers,
             private_len: *send_buffer_len,
-            receiver: receiver(submitter, setup.receive)?,
+            receiver: receiver(submitter, setup.receive, setup.huge_pages)?,
             addresses: Pages::reserved(addresses)
                 .map_err(RingError::of_memory("socket addresses", addresses))?,
             message,
             singles: None,
         })
+    }
+
+    /// Whether payload and buffers are in huge pages, and by what means.
+    pub(super) fn huge(&self) -> HugePages {
+        let received = match &self.receiver {
+            // Nobody touches what is thrown away.
+            Receiver::Scratch { flags, .. } if flags & libc::MSG_TRUNC != 0 => HugePages::Reserved,
+            Receiver::Scratch { memory, .. } => memory.huge(),
+            Receiver::Group(group) => group.huge(),
+        };
+        self.payload.huge().min(self.private.huge()).min(received)
     }
 
     /// Prepares for receiving messages one by one.
@@ -243,18 +257,22 @@ fn no_message() -> libc::msghdr {
     unsafe { std::mem::zeroed() }
 }
 
-fn receiver(submitter: &Submitter<'_>, style: ReceiveStyle) -> Result<Receiver, RingError> {
+fn receiver(
+    submitter: &Submitter<'_>,
+    style: ReceiveStyle,
+    huge: bool,
+) -> Result<Receiver, RingError> {
     let group = |count: u16, len, control| {
         assert!(
             count.is_power_of_two(),
             "{count} receive buffers: not a power of two"
         );
-        Group::new(submitter, count, len, control).map(Receiver::Group)
+        Group::new(submitter, count, len, control, huge).map(Receiver::Group)
     };
     let bytes = |len| RingError::of_memory("the receive buffer", len as usize);
     match style {
         ReceiveStyle::Scratch { len } => {
-            let memory = Pages::populated(len as usize).map_err(bytes(len))?;
+            let memory = Pages::touched(len as usize, huge).map_err(bytes(len))?;
             Ok(Receiver::Scratch {
                 memory,
                 len,

@@ -15,6 +15,7 @@ mod ring;
 mod sends;
 mod slots;
 mod token;
+mod zerocopy;
 
 #[cfg(test)]
 mod tests;

@@ -94,18 +94,37 @@ impl Ring {
         let flags = libc::MSG_NOSIGNAL | whole;
         let token = Token {
             index,
-            ..self.slots.token(Op::Send, slot)
+            ..self.slots.token(self.op(send), slot)
         };
-        let entry = entry_on!(self.slots.target(slot), fd => {
-            opcode::Send::new(fd, start, len).flags(flags).build()
-        });
+        let target = self.slots.target(slot);
+        let entry = match self.zerocopy.as_ref().filter(|_| !send.plain) {
+            Some(zerocopy) => entry_on!(target, fd => opcode::SendZc::new(fd, start, len)
+                .flags(flags).zc_flags(zerocopy.flags()).build()),
+            None => entry_on!(target, fd => {
+                opcode::Send::new(fd, start, len).flags(flags).build()
+            }),
+        };
         // SAFETY: the range is in `memory`, which outlives the ring. Nothing writes to it: the
         // payload never changes, and a private buffer is marked busy until the send ends.
         unsafe { self.core.push(&entry.user_data(token.encode())) };
     }
 
-    /// A completion of a send.
-    pub(super) fn sent(&mut self, index: u32, result: i32) -> Option<Event> {
+    /// The operation of a send.
+    fn op(&self, send: &Outgoing) -> Op {
+        match send.buffer == NONE && self.zerocopy.is_some() {
+            true => Op::Lend,
+            false => Op::Send,
+        }
+    }
+
+    /// A completion of a send. Where `noticed`, another one will say that the kernel is done with
+    /// the bytes.
+    pub(super) fn sent(&mut self, index: u32, result: i32, noticed: bool) -> Option<Event> {
+        self.sends.get_mut(index).notices += u32::from(noticed);
+        if self.again_otherwise(index, result, noticed) {
+            self.push_send(index);
+            return None;
+        }
         let send = self.sends.get_mut(index);
         let slot = send.slot;
         send.sent += result.max(0) as u32;
@@ -116,7 +135,17 @@ impl Ring {
             self.push_send(index);
             return None;
         }
+        if send.buffer != NONE && send.notices > 0 {
+            send.outcome = Some(result);
+            return None;
+        }
+        self.end_send(index, result)
+    }
+
+    /// A send is over, and so is the use of its private buffer.
+    pub(super) fn end_send(&mut self, index: u32, result: i32) -> Option<Event> {
         let send = self.sends.remove(&mut self.slots, index);
+        let slot = send.slot;
         if send.buffer != NONE {
             self.busy[send.buffer as usize] = false;
         }
@@ -146,9 +175,10 @@ impl Ring {
         while index != NONE {
             let send = self.sends.get_mut(index);
             if !std::mem::replace(&mut send.cancelled, true) {
+                let op = self.op(self.sends.get(index));
                 let token = Token {
                     index,
-                    ..self.slots.token(Op::Send, slot)
+                    ..self.slots.token(op, slot)
                 };
                 self.cancel(token);
             }

@@ -11,10 +11,10 @@ use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 
 use io_uring::cqueue;
-use io_uring::types::Timespec;
+use io_uring::types::{Napi, Timespec};
 use nix::sys::socket::{SockType, getsockopt, sockopt};
 
-use super::core::{Core, Enter, LADDER, Rung};
+use super::core::{Core, Enter, Rung};
 use super::error::RingError;
 use super::group::Group;
 use super::memory::{Memory, Receiver};
@@ -22,6 +22,7 @@ use super::probe;
 use super::sends::Sends;
 use super::slots::{Role, Slots};
 use super::token::{Op, Token};
+use super::zerocopy::{self, ZeroCopy};
 use crate::backend::{
     Backend, Control, EngineStats, Event, Kind, ReceiveStyle, SendFrom, Setup, Slot, WaitFor,
 };
@@ -54,6 +55,7 @@ pub struct Ring {
     pub(super) memory: ManuallyDrop<Memory>,
     pub(super) slots: Slots,
     pub(super) sends: Sends,
+    pub(super) zerocopy: Option<ZeroCopy>,
     /// Of each private buffer.
     pub(super) busy: Vec<bool>,
     /// Sockets whose receive found no buffer.
@@ -68,6 +70,7 @@ pub struct Ring {
     armed: bool,
     min_wait_us: Option<u32>,
     min_wait_batch: u32,
+    napi: bool,
 }
 
 impl Ring {
@@ -77,7 +80,7 @@ impl Ring {
     /// Where io_uring is refused, too old, or there is not enough memory; the text names the
     /// likely cause and the remedy.
     pub fn new(setup: &Setup) -> Result<Ring, RingError> {
-        Ring::with_flags(&LADDER, setup)
+        Ring::with_flags(Rung::at_most(setup.ring_flags), setup)
     }
 
     /// Makes a ring with the first set-up flags of `ladder` that the kernel takes.
@@ -92,12 +95,14 @@ impl Ring {
         let entries = setup.operations.next_power_of_two();
         let entries = entries.clamp(*SUBMISSIONS.start(), *SUBMISSIONS.end());
         // Every send, a receive and a cancellation of every socket, and every buffer at once.
-        let completions = [sockets, sockets, u32::from(buffers)]
+        let notices = zerocopy::most_notices(setup);
+        let completions = [sockets, sockets, u32::from(buffers), notices]
             .iter()
             .fold(setup.operations, |sum, more| sum.saturating_add(*more));
         let completions = completions.clamp(4 * entries, 1 << 16);
         let core = Core::new(ladder, entries, completions)?;
         probe::check(core.params(), core.submitter())?;
+        let zerocopy = ZeroCopy::of(setup.send, core.submitter())?;
         let memory = Memory::new(core.submitter(), setup)?;
         let min_wait_us = setup
             .min_wait_us
@@ -107,6 +112,7 @@ impl Ring {
             memory: ManuallyDrop::new(memory),
             slots: Slots::new(sockets),
             sends: Sends::new(setup.operations),
+            zerocopy,
             busy: vec![false; setup.send_buffers as usize],
             starved: VecDeque::with_capacity(sockets as usize),
             modern: true,
@@ -118,9 +124,11 @@ impl Ring {
             armed: false,
             min_wait_us,
             min_wait_batch: setup.min_wait_batch,
+            napi: false,
         };
         ring.try_receive(setup)?;
-        ring.fixed_files = ring.reserve_files();
+        ring.fixed_files = setup.fixed_files && ring.reserve_files();
+        ring.napi = setup.busy_poll_us.is_some_and(|us| ring.poll_devices(us));
         ring.core.reset_counts();
         Ok(ring)
     }
@@ -132,6 +140,16 @@ impl Ring {
         submitter.register_files_sparse(count).is_ok()
             // Before 5.19 a sparse table is one of nothing.
             || submitter.register_files(&vec![-1; count as usize]).is_ok()
+    }
+
+    /// Has the kernel poll the devices by which the sockets receive, before it sleeps in a wait.
+    /// False before 6.9.
+    fn poll_devices(&self, microseconds: u32) -> bool {
+        // Interrupts would only come in between.
+        let mut napi = Napi::new()
+            .set_busy_poll_timeout(microseconds)
+            .set_prefer_busy_poll(true);
+        self.core.submitter().register_napi(&mut napi).is_ok()
     }
 
     fn insert(&mut self, socket: OwnedFd, role: Role) -> io::Result<Slot> {
@@ -187,7 +205,10 @@ impl Ring {
         let (index, result) = (token.index, entry.result());
         match token.op {
             Op::Cancel | Op::Provide => return None,
-            Op::Send => return self.sent(index, result),
+            Op::Send | Op::Lend if cqueue::notif(entry.flags()) => {
+                return self.notified(token, result);
+            }
+            Op::Send | Op::Lend => return self.sent(index, result, cqueue::more(entry.flags())),
             _ => {}
         }
         if !self.slots.is_current(index, token.generation) {
@@ -224,7 +245,10 @@ impl Ring {
             (self.modern && self.has_group(), "receive_multishot"),
             (self.modern && !self.has_group(), "poll_first"),
             (self.min_wait_us.is_some(), "min_wait"),
+            (self.zerocopy.is_some(), "send_zc"),
+            (self.napi, "napi_busy_poll"),
         ];
+        names.extend(self.memory.huge().name().map(str::to_owned));
         names.extend(
             all.iter()
                 .filter(|(on, _)| *on)
@@ -418,6 +442,7 @@ impl Backend for Ring {
             completions,
             overflows,
             buffers_exhausted: self.buffers_exhausted,
+            zerocopy: self.zerocopy.as_ref().map(ZeroCopy::stats),
         }
     }
 }

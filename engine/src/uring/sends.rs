@@ -20,6 +20,14 @@ pub(super) struct Outgoing {
     /// The private buffer that it keeps busy.
     pub(super) buffer: u32,
     pub(super) cancelled: bool,
+    /// Completions by which the kernel is yet to say that it is done with the private buffer.
+    pub(super) notices: u32,
+    /// What it came to, where only such notices are awaited.
+    pub(super) outcome: Option<i32>,
+    /// The kernel refused to go without a copy.
+    pub(super) plain: bool,
+    /// It was tried again without asking whether the kernel copied.
+    pub(super) unasked: bool,
     next: u32,
     previous: u32,
 }
@@ -41,6 +49,10 @@ impl Outgoing {
             sent: 0,
             buffer,
             cancelled: false,
+            notices: 0,
+            outcome: None,
+            plain: false,
+            unasked: false,
             next,
             previous,
         }

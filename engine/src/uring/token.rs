@@ -28,6 +28,9 @@ pub(super) enum Op {
     Provide = 8,
     /// A send whose success has no completion; the index is the slot's.
     Quiet = 9,
+    /// A send of the shared payload without a copy: its entry in the table of sends is gone
+    /// before the kernel is done with the bytes.
+    Lend = 10,
 }
 
 impl Op {
@@ -42,6 +45,7 @@ impl Op {
             7 => Op::Cancel,
             8 => Op::Provide,
             9 => Op::Quiet,
+            10 => Op::Lend,
             _ => return None,
         })
     }
@@ -94,7 +98,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_goes_in_comes_out(op in 1u8..=9, generation in 0..GENERATIONS, index: u32) {
+        fn what_goes_in_comes_out(op in 1u8..=10, generation in 0..GENERATIONS, index: u32) {
             let op = Op::from_bits(op).unwrap();
             let token = Token { op, generation, index };
             prop_assert_eq!(Token::decode(token.encode()), Some(token));
@@ -111,7 +115,7 @@ mod tests {
     #[test]
     fn unknown_operations_are_none() {
         assert_eq!(Token::decode(0), None);
-        assert_eq!(Token::decode(10 << 56), None);
+        assert_eq!(Token::decode(11 << 56), None);
         assert_eq!(Token::decode(u64::MAX), None);
     }
 }

@@ -216,6 +216,15 @@ impl<B: Backend> Worker<B> {
             self.flows[f].shut = true;
             self.flows[f].ended = true;
             self.backend.close(slot);
+            self.forget_thoughts(f);
+        }
+    }
+
+    /// What a connection still waited for is not the answer of the next one on its flow.
+    fn forget_thoughts(&mut self, f: usize) {
+        if self.case.options.think_ns > 0 {
+            self.thinking
+                .retain(|Reverse((_, _, flow))| *flow as usize != f);
         }
     }
 

@@ -114,9 +114,8 @@ pub(super) struct Tally {
     pub(super) unanswered: u64,
     /// Since when nothing arrived: the last arrival, or the begin of the drain.
     pub(super) silent_since_ns: u64,
-    /// Time in waits that never sleep, and in those that may.
+    /// Time in polls that brought nothing.
     pub(super) spun_ns: u64,
-    pub(super) slept_ns: u64,
     /// Rounds of the loop that did not sleep, where the CPU is shared.
     pub(super) rounds: u64,
 }
@@ -157,6 +156,8 @@ impl Span {
 /// Which marks are behind, and what is due next.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Clock {
+    /// When traffic began; 0 before.
+    pub(super) started_ns: u64,
     pub(super) crossed_t0: bool,
     pub(super) crossed_t1: bool,
     pub(super) next_adapt_ns: u64,
@@ -173,6 +174,7 @@ pub(super) struct Clock {
 impl Default for Clock {
     fn default() -> Clock {
         Clock {
+            started_ns: 0,
             crossed_t0: false,
             crossed_t1: false,
             next_adapt_ns: u64::MAX,
@@ -201,15 +203,14 @@ impl<B: Backend> Worker<B> {
             self.backend.wait(wait)?;
             self.now = monotonic_ns();
             let waited = self.now - before;
-            match wait {
-                WaitFor::Nothing => {
-                    self.tally.spun_ns += waited;
-                    self.let_others_run();
-                }
-                WaitFor::Event { .. } => self.tally.slept_ns += waited,
-            }
             self.cross_marks();
-            self.take_events();
+            let any = self.take_events();
+            if wait == WaitFor::Nothing {
+                // A poll that brought something was work, and the last of all waits for nothing.
+                let spun = !any && self.stage != Stage::Done;
+                self.tally.spun_ns += if spun { waited } else { 0 };
+                self.let_others_run();
+            }
         }
         Ok(())
     }
@@ -224,7 +225,8 @@ impl<B: Backend> Worker<B> {
         }
     }
 
-    fn take_events(&mut self) {
+    /// Takes what completed. False where nothing did.
+    fn take_events(&mut self) -> bool {
         let mut any = false;
         while let Some(event) = self.backend.next() {
             any = true;
@@ -235,6 +237,7 @@ impl<B: Backend> Worker<B> {
             self.clock.event_gap_ns = (self.clock.event_gap_ns * 7 + gap.min(1 << 40)) / 8;
             self.clock.last_event_ns = self.now;
         }
+        any
     }
 
     fn dispatch(&mut self, event: Event) {
@@ -362,6 +365,7 @@ impl<B: Backend> Worker<B> {
 
     fn begin(&mut self, start_ns: u64) {
         self.stage = Stage::Running;
+        self.clock.started_ns = start_ns;
         let marks = self.recorder.start(start_ns);
         self.marks = Some(marks);
         if self.case.duration_ns().is_none() {

@@ -85,7 +85,8 @@ impl<B: Backend> Worker<B> {
             return false;
         }
         let memory = socket::memory_info(self.backend.socket(slot)).unwrap_or_default();
-        let each = policy::footprint(self.case.request_bytes * u64::from(self.choices.per_send));
+        let bytes = self.case.request_bytes * u64::from(self.choices.per_send);
+        let each = policy::footprint(bytes, self.choices.send);
         let free = u64::from(memory.send_buffer.saturating_sub(memory.send_queued));
         // The kernel begins a send where any room is left, so that one always goes or waits.
         self.flows[f].room = u32::try_from(free / each).unwrap_or(u32::MAX).max(1);

@@ -8,7 +8,7 @@ use crate::measure::journey::{Journeys, Sums};
 use crate::measure::recorder::Remains;
 use crate::measure::tcp::TcpSample;
 use crate::plan::Proto;
-use crate::record::{Counters, Transactions};
+use crate::record::{Counters, Transactions, WorkerTime};
 use crate::sys::{address, queue, rusage, socket, tcp_info};
 use crate::traffic::udp::Account;
 
@@ -80,6 +80,8 @@ pub struct FlowOutcome {
     pub low_water: u32,
     /// CPU that last handled a packet of this flow.
     pub receive_cpu: Option<u32>,
+    /// Whether a device that can be polled brought its packets; none where that is unknown.
+    pub polled: Option<bool>,
 }
 
 /// One group at the end.
@@ -123,10 +125,10 @@ pub struct WorkerOutcome {
     /// Datagram requests given up so long ago that their answer, had it come since, could have
     /// been taken for a newer one's.
     pub forgotten: u64,
-    /// Time spent spinning and sleeping, nanoseconds.
-    pub waited_ns: (u64, u64),
     /// Where the time of its transactions went; only with stage probes.
     pub journeys: Option<Sums>,
+    /// Where its time went.
+    pub time: WorkerTime,
     /// What the engine failed of, where it failed.
     pub error: Option<String>,
 }
@@ -154,6 +156,8 @@ impl<B: Backend> Worker<B> {
         let flows = (0..self.flows.len())
             .map(|f| self.flow_outcome(f))
             .collect();
+        let used = |usage: &rusage::ThreadUsage| usage.user_us + usage.system_us;
+        let time = self.time(worker, seconds(used(&after), used(&before)));
         WorkerOutcome {
             worker,
             cpu: crate::sys::affinity::current_cpu().unwrap_or(u32::MAX),
@@ -169,10 +173,22 @@ impl<B: Backend> Worker<B> {
             receive_operations: self.tally.receive_operations,
             unanswered: self.tally.unanswered,
             forgotten: self.outstanding.forgotten(),
-            waited_ns: (self.tally.spun_ns, self.tally.slept_ns),
+            time,
             remains: self.recorder.finish(),
             journeys: self.journeys.and_then(Journeys::into_sums),
             error,
+        }
+    }
+
+    /// Where the time since the start went, seconds.
+    fn time(&self, worker: u32, on_cpu_s: f64) -> WorkerTime {
+        let spun_s = self.tally.spun_ns as f64 / 1e9;
+        let wall_s = self.now.saturating_sub(self.clock.started_ns) as f64 / 1e9;
+        WorkerTime {
+            worker,
+            spun_s,
+            worked_s: (on_cpu_s - spun_s).max(0.0),
+            slept_s: (wall_s - on_cpu_s).max(0.0),
         }
     }
 
@@ -320,6 +336,9 @@ impl<B: Backend> Worker<B> {
                 .and_then(|fd| socket::memory_info(fd).ok()),
             low_water: flow.low_water_max,
             receive_cpu: fd.and_then(|fd| socket::incoming_cpu(fd).ok().flatten()),
+            polled: fd
+                .and_then(|fd| socket::incoming_napi_id(fd).ok())
+                .map(|id| id.is_some()),
         }
     }
 }

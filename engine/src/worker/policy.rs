@@ -1,8 +1,10 @@
 //! What the engine chooses by itself from the case, each choice with its reason. It stands in
 //! the result and goes off with `--as-application`.
 
-use crate::backend::{ReceiveStyle, Setup};
-use crate::plan::{Case, Limit, Load, Proto, Receive, Traffic, Wait};
+use crate::backend::{ReceiveStyle, RingFlags, SendStyle, Setup};
+use crate::plan::{
+    self, Case, Limit, Load, Proto, Receive, ReceiveBuffers, Traffic, Wait, ZeroCopy,
+};
 use crate::traffic::udp::HEADER_BYTES;
 
 use super::flow::Role;
@@ -22,10 +24,14 @@ const DATAGRAM_MEMORY: u64 = 16 << 20;
 pub struct Choices {
     /// Sends in flight, or requests outstanding, per flow.
     pub depth: u32,
+    /// How to send.
+    pub send: SendStyle,
     /// How to receive.
     pub receive: ReceiveStyle,
     /// Adapt SO_RCVLOWAT to the rate (TCP stream receivers).
     pub low_water: bool,
+    /// SO_RCVLOWAT as it is given, bytes (TCP stream receivers).
+    pub fixed_low_water: Option<u32>,
     /// Gather completions for so long, microseconds.
     pub min_wait_us: Option<u32>,
     /// Private send buffers.
@@ -34,6 +40,8 @@ pub struct Choices {
     pub buffer_len: u32,
     /// How the worker waits.
     pub wait: Wait,
+    /// Devices are polled for so long before a sleep, microseconds.
+    pub busy_poll_us: Option<u32>,
     /// Datagrams carry the header.
     pub headers: bool,
     /// Segments or messages per send operation.
@@ -70,22 +78,37 @@ impl Choices {
         let streams = traffic(case) == Traffic::Stream;
         let unpaced = case.load == Load::Closed;
         let plain = options.as_application;
+        let receives = streams && case.proto == Proto::Tcp && mix.receivers > 0;
+        let given = &options.tuning;
         Choices {
             depth,
+            send: match case.zerocopy_of(client) {
+                None => SendStyle::Copy,
+                Some(ZeroCopy::Send | ZeroCopy::Msg) => SendStyle::ZeroCopy,
+                Some(ZeroCopy::File) => SendStyle::File,
+            },
             receive: receive(case, roles.len() as u32),
-            low_water: streams
-                && case.proto == Proto::Tcp
+            low_water: receives
                 && unpaced
                 && !plain
-                && mix.receivers > 0
+                && given.low_water_bytes.is_none()
                 && matches!(case.limit, Limit::Duration { .. }),
-            min_wait_us: min_wait(case, &mix, unpaced && !plain),
+            fixed_low_water: given.low_water_bytes.filter(|bytes| receives && *bytes > 0),
+            min_wait_us: match given.min_wait_us {
+                Some(us) => (us > 0).then_some(us),
+                None => min_wait(case, &mix, unpaced && !plain),
+            },
             buffers,
             buffer_len,
             wait: if client {
                 options.client_wait
             } else {
                 options.server_wait
+            },
+            busy_poll_us: if client {
+                options.client_busy_poll
+            } else {
+                options.server_busy_poll
             },
             headers: case.proto == Proto::Udp && case.request_bytes >= HEADER_BYTES as u64,
             per_send,
@@ -123,9 +146,18 @@ impl Choices {
             payload: payload(case, self.per_send),
             send_buffers: self.buffers,
             send_buffer_len: self.buffer_len,
+            send: self.send,
             receive: self.receive,
             min_wait_us: self.min_wait_us,
             min_wait_batch: 32,
+            fixed_files: case.options.tuning.fixed_files.unwrap_or(true),
+            ring_flags: match case.options.tuning.ring_flags {
+                None | Some(plan::RingFlags::Defer) => RingFlags::Defer,
+                Some(plan::RingFlags::Coop) => RingFlags::Cooperative,
+                Some(plan::RingFlags::None) => RingFlags::Plain,
+            },
+            busy_poll_us: self.busy_poll_us,
+            huge_pages: case.options.tuning.huge_pages,
         }
     }
 }
@@ -178,6 +210,15 @@ fn receive(case: &Case, flows: u32) -> ReceiveStyle {
     if case.proto == Proto::Udp {
         return receive_datagrams(case);
     }
+    if let Some(ReceiveBuffers { count, bytes }) = options.tuning.receive_buffers {
+        return match u16::try_from(count) {
+            Ok(2..) => ReceiveStyle::Ring {
+                count: count as u16,
+                len: bytes,
+            },
+            _ => ReceiveStyle::Scratch { len: bytes },
+        };
+    }
     let largest = case.request_bytes.max(case.response_bytes).max(1);
     if options.receive == Receive::Discard {
         return ReceiveStyle::Discard { len: 1 << 20 };
@@ -222,6 +263,8 @@ fn receive_datagrams(case: &Case) -> ReceiveStyle {
         largest.max(2048).next_power_of_two()
     } as u32;
     let count = ((16 << 20) / len).clamp(64, 1024).next_power_of_two() as u16;
+    let given = options.tuning.receive_buffers;
+    let (count, len) = given.map_or((count, len), |given| (given.count as u16, given.bytes));
     let paced_stream = traffic(case) == Traffic::Stream && case.load != Load::Closed;
     if options.gro || paced_stream {
         return ReceiveStyle::RingWithControl { count, len };
@@ -252,9 +295,13 @@ fn payload(case: &Case, per_send: u32) -> Vec<u8> {
 }
 
 /// Most memory that the kernel takes from the socket's buffer for a send of so many bytes: their
-/// buffer is rounded up to a power of two, and each packet has its descriptor.
-pub fn footprint(bytes: u64) -> u64 {
-    bytes * 5 / 2 + 2048
+/// buffer is rounded up to a power of two, and each packet has its descriptor. Of bytes that it
+/// does not copy, whole pages count.
+pub fn footprint(bytes: u64, how: SendStyle) -> u64 {
+    match how {
+        SendStyle::ZeroCopy => bytes.max(1).next_multiple_of(4096) + 4096 + bytes / 2 + 2048,
+        SendStyle::Copy | SendStyle::File => bytes * 5 / 2 + 2048,
+    }
 }
 
 /// Bytes that differ from the pattern that begins at the offset.

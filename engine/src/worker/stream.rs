@@ -190,9 +190,12 @@ impl<B: Backend> Worker<B> {
         let Some(slot) = flow.slot else { return };
         if flow.low_water != bytes && !flow.ended {
             flow.low_water = bytes;
-            flow.low_water_max = flow.low_water_max.max(bytes);
             // An optimisation only: a kernel that refuses it wakes the receiver more often.
-            let _ = socket::set_receive_low_water(self.backend.socket(slot).as_fd(), bytes);
+            let socket = self.backend.socket(slot);
+            let _ = socket::set_receive_low_water(socket, bytes);
+            // It may be cut to half of the largest receive buffer.
+            let got = socket::receive_low_water(socket).unwrap_or(bytes);
+            flow.low_water_max = flow.low_water_max.max(got);
         }
     }
 }

@@ -230,7 +230,7 @@ fn live(
                 work(plan, worker, belongings, woken)
             }
             Err(error) => {
-                refused("io-uring-unavailable", error.to_string());
+                refused(error.code(), error.to_string());
                 None
             }
         },
@@ -485,6 +485,13 @@ impl<B: Backend> Worker<B> {
             self.listener = Some((slot, peer.to_canonical()));
         }
         self.backend.arm()?;
+        if let Some(bytes) = self.choices.fixed_low_water {
+            for f in 0..self.flows.len() {
+                if self.flows[f].role == Role::StreamReceive {
+                    self.set_low_water(f, bytes);
+                }
+            }
+        }
         for flow in &self.flows {
             if let Some(slot) = flow.slot {
                 self.backend.receive(slot);

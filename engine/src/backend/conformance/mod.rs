@@ -2,12 +2,13 @@
 
 pub(crate) mod flows;
 pub(crate) mod lifetimes;
+pub(crate) mod zerocopy;
 
 use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 
-use super::{Backend, Event, Kind, ReceiveStyle, Setup, Slot, WaitFor};
+use super::{Backend, Event, Kind, ReceiveStyle, RingFlags, SendStyle, Setup, Slot, WaitFor};
 use crate::sys::clock::monotonic_ns;
 
 /// Longest that any test waits for anything.
@@ -20,9 +21,14 @@ pub(crate) fn setup(receive: ReceiveStyle) -> Setup {
         payload: (0..1 << 20).map(|at: u32| (at % 251) as u8).collect(),
         send_buffers: 4,
         send_buffer_len: 4096,
+        send: SendStyle::Copy,
         receive,
         min_wait_us: None,
         min_wait_batch: 1,
+        fixed_files: true,
+        ring_flags: RingFlags::Defer,
+        busy_poll_us: None,
+        huge_pages: false,
     }
 }
 
@@ -125,6 +131,11 @@ macro_rules! conformance {
                 waiting_without_buffers_does_not_spin, few_buffers_go_round_among_many_sockets,
                 dropping_with_operations_in_flight_closes_the_sockets,
                 dropping_returns_every_descriptor;
+            zerocopy:
+                lent_payload_arrives_and_is_counted, many_small_lent_sends_lose_no_notice,
+                lent_buffers_come_back_when_the_kernel_is_done,
+                a_lent_send_to_nobody_is_an_error, cancelled_lent_sends_tell_the_bytes_that_went,
+                dropping_with_lent_sends_in_flight_returns;
         }
 
         #[test]

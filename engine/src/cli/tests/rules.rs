@@ -42,6 +42,87 @@ const BROKEN: &[(&str, &str)] = &[
     ("run h -C bbr -u", "--congestion bbr with --proto udp"),
     ("run h --close rst -u", "--close rst with --proto udp"),
     (
+        "run h --zerocopy send --test rr",
+        "--zerocopy send with --test rr",
+    ),
+    (
+        "run h --zerocopy msg --test crr",
+        "--zerocopy msg with --test crr",
+    ),
+    (
+        "run h --zerocopy file -u",
+        "--zerocopy file with --proto udp",
+    ),
+    (
+        "run h --zerocopy send --engine sockets",
+        "--zerocopy send with --engine sockets",
+    ),
+    (
+        "run h --zerocopy msg --client-engine io_uring",
+        "--zerocopy msg with --client-engine io_uring",
+    ),
+    (
+        "run h --zerocopy file -R --engine sockets --server-engine io_uring",
+        "--zerocopy file with --server-engine io_uring",
+    ),
+    (
+        "run h --zerocopy send --test bidir --engine sockets",
+        "--zerocopy send with --engine sockets",
+    ),
+    ("run h --min-wait 1000001", "--min-wait 1000001"),
+    (
+        "run h --min-wait 100 --engine sockets",
+        "--min-wait with --engine sockets",
+    ),
+    (
+        "run h --ring-flags coop --client-engine sockets --server-engine sockets",
+        "--ring-flags with --client-engine sockets",
+    ),
+    (
+        "run h --fixed-files off --engine sockets",
+        "--fixed-files with --engine sockets",
+    ),
+    ("run h --low-water 2G", "--low-water 2G"),
+    ("run h --low-water off -u", "--low-water with --proto udp"),
+    (
+        "run h --low-water 64K --test rr",
+        "--low-water with --test rr",
+    ),
+    (
+        "run h --low-water 64K --test crr",
+        "--low-water with --test crr",
+    ),
+    ("run h --receive-buffers 3x64K", "--receive-buffers 3x64K"),
+    (
+        "run h --receive-buffers 65536x64",
+        "--receive-buffers 65536x64",
+    ),
+    ("run h --receive-buffers 1x8", "--receive-buffers 1x8"),
+    (
+        "run h --receive-buffers 32768x64K",
+        "--receive-buffers 32768x64K",
+    ),
+    (
+        "run h --receive-buffers 64x64K --receive discard",
+        "--receive-buffers 64x64K with --receive discard",
+    ),
+    (
+        "run h --receive-buffers 1x64K -u",
+        "--receive-buffers 1x64K with --proto udp",
+    ),
+    (
+        "run h --receive-buffers 1x64K --verify",
+        "--receive-buffers 1x64K with --verify",
+    ),
+    (
+        "run h --receive-buffers 64x4K -u --gro",
+        "--receive-buffers 64x4K with --gro",
+    ),
+    (
+        "run h --receive-buffers 64x1K -u --size 1400",
+        "--receive-buffers 64x1K with --size 1400",
+    ),
+    (
         "run h --rate 5 --bitrate 1M",
         "--rate 5/total with --bitrate 1M",
     ),

@@ -1,11 +1,14 @@
 //! Every rule of a plan, with its message. All broken rules are reported at once.
 //!
 //! `values` holds what one flag may be, `traffic` what goes together with which traffic, `sides`
-//! what concerns hosts, CPUs and ports.
+//! what concerns hosts, CPUs and ports, `zerocopy` what goes together with zero-copy,
+//! `tuning` what the engine's choices may be.
 
 mod sides;
 mod traffic;
+mod tuning;
 mod values;
+mod zerocopy;
 
 use super::expand::expand;
 use super::matrix::Matrix;
@@ -50,6 +53,8 @@ pub fn check(spec: &Spec) -> Result<Plan, Vec<PlanError>> {
     values::check(spec, &mut errors);
     traffic::check(spec, &matrix, &mut errors);
     sides::check(spec, &matrix, &mut errors);
+    tuning::check(spec, &matrix, &mut errors);
+    zerocopy::check(spec, &matrix, &mut errors);
     if matrix.cases().is_none_or(|cases| cases > MAX_CASES) {
         let flags = [
             "--proto",

@@ -2,7 +2,9 @@
 
 use super::wrap;
 use crate::plan::{Traffic, Wait};
-use crate::record::{CaseResult, EngineReport, HostFacts, Run, Sample};
+use crate::record::{
+    CaseResult, EngineReport, HostFacts, Run, Sample, WorkerTime, ZeroCopyReport,
+};
 use crate::units::print_size;
 
 /// Width of the labels.
@@ -124,6 +126,16 @@ const TOPICS: &[(&str, Topic)] = &[
         let plain = case.options.as_application;
         of_engines(sample, |engine| chosen(engine, given, plain))
     }),
+    ("zerocopy", |case, sample| {
+        let how = case.options.zerocopy;
+        of_engines(sample, |engine| {
+            let how = how.map(|how| how.to_string());
+            let counts = engine.zerocopy.as_ref().map(zerocopy);
+            how.zip(counts)
+                .map_or(String::new(), |(how, counts)| format!("{how}: {counts}"))
+        })
+    }),
+    ("busy poll", |_, sample| of_engines(sample, busy_poll)),
     ("tcp", |_, sample| {
         let tcp = sample
             .groups
@@ -142,7 +154,7 @@ const TOPICS: &[(&str, Topic)] = &[
             (&sample.engine.client, case.options.client_wait),
             (&sample.engine.server, case.options.server_wait),
         ];
-        sides.map(|(engine, wait)| engine.as_ref().map(|_| waits(wait).to_string()))
+        sides.map(|(engine, wait)| engine.as_ref().map(|engine| waits(wait, engine)))
     }),
     ("cpu", |_, sample| {
         [&sample.cpu.client, &sample.cpu.server].map(|cpu| {
@@ -175,6 +187,30 @@ fn engine(engine: &EngineReport) -> String {
     text
 }
 
+fn zerocopy(report: &ZeroCopyReport) -> String {
+    let sends = report.sends;
+    match (report.copied, report.completed) {
+        (Some(copied), Some(completed)) => {
+            format!("{sends} sends, {copied} of {completed} completed ones copied after all")
+        }
+        _ => format!("{sends} sends, the kernel does not say of what it copies"),
+    }
+}
+
+fn busy_poll(engine: &EngineReport) -> String {
+    let Some(poll) = &engine.busy_poll else {
+        return String::new();
+    };
+    let by = match poll.ring {
+        true => "the sockets and the ring",
+        false => "the sockets",
+    };
+    format!(
+        "{} us by {by}, for {} of {} flows",
+        poll.us, poll.polled_flows, poll.known_flows
+    )
+}
+
 fn chosen(engine: &EngineReport, depth_given: bool, plain: bool) -> String {
     if plain {
         return "nothing (as an application)".to_string();
@@ -198,12 +234,21 @@ fn chosen(engine: &EngineReport, depth_given: bool, plain: bool) -> String {
     parts.join(", ")
 }
 
-fn waits(wait: Wait) -> &'static str {
-    match wait {
-        Wait::Sleep => "sleep",
-        Wait::Spin => "spin",
-        Wait::Adaptive => "adaptive",
+/// How a side waits and, where it may spin, which part of its workers' time went where.
+fn waits(wait: Wait, engine: &EngineReport) -> String {
+    let sum = |of: fn(&WorkerTime) -> f64| engine.workers.iter().map(of).sum::<f64>();
+    let (spun, worked, slept) = (sum(|t| t.spun_s), sum(|t| t.worked_s), sum(|t| t.slept_s));
+    let all = spun + worked + slept;
+    if wait == Wait::Sleep || all <= 0.0 {
+        return wait.to_string();
     }
+    let percent = |part: f64| format!("{:.0} %", part / all * 100.0);
+    format!(
+        "{wait} (worked {}, spun {}, slept {})",
+        percent(worked),
+        percent(spun),
+        percent(slept)
+    )
 }
 
 fn method(method: &str) -> &str {

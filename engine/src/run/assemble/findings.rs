@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use super::Joined;
 use super::side::{Known, Source};
 use crate::plan::{Load, Proto, Traffic};
-use crate::record::{Figures, Finding, SampleFlow, Severity};
+use crate::record::{Figures, Finding, SampleFlow, Severity, ZeroCopyReport};
 use crate::units::print_duration;
 
 /// Fastest to slowest flow, beyond which they count as unequal.
@@ -38,6 +38,14 @@ pub(super) fn of_side(side: &Known) -> Vec<Finding> {
             engine.cq_overflows
         );
         found.push(error("cq-overflow", text));
+    }
+    if let Some(zerocopy) = engine.zerocopy.filter(ZeroCopyReport::in_vain) {
+        let text = format!(
+            "{name}: zero-copy was in vain: the kernel copied all of the {} sends of which it \
+             told, as it does on loopback, on veth, and on devices without scatter-gather",
+            zerocopy.completed.unwrap_or(0)
+        );
+        found.push(warning("zerocopy-in-vain", text));
     }
     if engine.buffers_exhausted > 0 {
         let text = format!(

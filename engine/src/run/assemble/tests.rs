@@ -8,7 +8,7 @@ use super::latency::tests::text;
 use super::*;
 use crate::plan::{Limit, Load, Proto, Test};
 use crate::record::canned::case;
-use crate::record::{FlowReport, Interval, Severity};
+use crate::record::{FlowReport, Interval, Severity, ZeroCopyReport};
 
 #[test]
 fn every_perturbed_counter_is_seen() {
@@ -445,6 +445,11 @@ fn what_the_sides_ran_into_becomes_findings() {
     let mut pair = rr(Proto::Tcp);
     pair.server.engine.cq_overflows = 1;
     pair.client.engine.buffers_exhausted = 2;
+    pair.client.engine.zerocopy = Some(ZeroCopyReport {
+        sends: 10,
+        completed: Some(9),
+        copied: Some(9),
+    });
     pair.client.groups[0].histogram_out_of_range = 3;
     pair.server.groups[0].corrupt_bytes = Some(4);
     pair.server.findings.push(Finding::new(
@@ -461,6 +466,7 @@ fn what_the_sides_ran_into_becomes_findings() {
         "cpu-shared",
         "cq-overflow",
         "histogram-out-of-range",
+        "zerocopy-in-vain",
     ];
     assert_eq!(codes, expected);
     assert!(
@@ -469,6 +475,25 @@ fn what_the_sides_ran_into_becomes_findings() {
             .iter()
             .any(|f| f.text == "server: a CPU is shared")
     );
+}
+
+#[test]
+fn zero_copy_is_in_vain_only_where_everything_was_copied() {
+    let of = |completed, copied| ZeroCopyReport {
+        sends: 10,
+        completed,
+        copied,
+    };
+    assert!(of(Some(9), Some(9)).in_vain());
+    for spared in [
+        of(Some(9), Some(8)),
+        of(Some(9), Some(0)),
+        of(Some(0), Some(0)),
+        of(Some(9), None),
+        of(None, None),
+    ] {
+        assert!(!spared.in_vain(), "{spared:?}");
+    }
 }
 
 #[test]

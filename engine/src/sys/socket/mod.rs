@@ -12,6 +12,9 @@ use super::option::{get, get_int, set, set_int};
 /// IPV6_MTU_DISCOVER's and IP_MTU_DISCOVER's values agree.
 const _: () = assert!(libc::IP_PMTUDISC_DO == libc::IPV6_PMTUDISC_DO);
 
+/// Not among libc's constants on every target; the same on all that we build for.
+const SO_INCOMING_NAPI_ID: i32 = 56;
+
 fn int(value: u32) -> io::Result<i32> {
     i32::try_from(value).map_err(|_| io::Error::from_raw_os_error(libc::EINVAL))
 }
@@ -339,6 +342,17 @@ pub fn set_busy_poll(socket: BorrowedFd<'_>, microseconds: u32) -> io::Result<()
 /// Those of getsockopt(2).
 pub fn incoming_cpu(socket: BorrowedFd<'_>) -> io::Result<Option<u32>> {
     Ok(u32::try_from(get_int(socket, libc::SOL_SOCKET, libc::SO_INCOMING_CPU)?).ok())
+}
+
+/// The queue of a device that last received for this socket, as busy polling names it
+/// (SO_INCOMING_NAPI_ID); none before the first packet, and where no device that can be polled
+/// brought it.
+///
+/// # Errors
+/// ENOPROTOOPT before 4.12 and without CONFIG_NET_RX_BUSY_POLL.
+pub fn incoming_napi_id(socket: BorrowedFd<'_>) -> io::Result<Option<u32>> {
+    let id = get_int(socket, libc::SOL_SOCKET, SO_INCOMING_NAPI_ID)? as u32;
+    Ok((id != 0).then_some(id))
 }
 
 /// Splits what is sent into datagrams of so many bytes (UDP_SEGMENT); 0 is off.
