@@ -49,7 +49,16 @@ struct sk_buff_head {
 struct sock {
 	struct sock_common __sk_common;
 	struct sk_buff_head sk_receive_queue;
+	__u32 sk_pacing_status;
 	__u16 sk_protocol;
+};
+
+struct tcp_sock {
+	__u64 tcp_wstamp_ns;
+};
+
+struct task_struct {
+	int pid;
 };
 
 struct inet_connection_sock {
@@ -64,6 +73,7 @@ struct skb_shared_info {
 struct sk_buff {
 	struct net_device *dev;
 	struct sock *sk;
+	__s64 tstamp;
 	unsigned int len;
 	__be16 protocol;
 	__u16 transport_header;

@@ -17,9 +17,20 @@ pub const MAP_DROPS: &str = "drops";
 pub const MAP_RETRANSMITS: &str = "retransmits";
 /// Map of plain counts: two for each [`Event`], ours then the system's, per CPU.
 pub const MAP_EVENTS: &str = "events";
-/// Map of the stages: for each [`Stage`] and transport (TCP, then UDP) count, sum and buckets in
-/// [`STAGE_WORDS`] words, per CPU.
+/// Map of the stages: for each [`Stage`], side (client, then server) and transport (TCP, then
+/// UDP) count, sum and buckets in [`STAGE_WORDS`] words, per CPU.
 pub const MAP_STAGES: &str = "stages";
+/// Map of where a socket's stamps go (socket storage): number of its record, or [`NO_RECORD`],
+/// and of its worker.
+pub const MAP_PLACES: &str = "places";
+/// Map of the records, [`RECORD_WORDS`] words each, which can be mapped into memory.
+pub const MAP_RECORDS: &str = "records";
+/// Map of the workers, [`WORKER_WORDS`] words each, which can be mapped into memory.
+pub const MAP_WORKERS: &str = "workers";
+/// Map of the workers' threads by the low bits of their numbers: `[number, worker]`.
+pub const MAP_THREADS: &str = "threads";
+/// Read-only number that is set before the load: whether the stages are kept as histograms.
+pub const GLOBAL_HISTOGRAMS: &str = "histograms";
 
 /// Words of 64 ports each.
 pub const PORT_WORDS: u32 = 1024;
@@ -38,6 +49,22 @@ pub const SLOTS: u32 = 4096;
 pub const READY_RING: u32 = 64;
 /// Words of a stage: count, sum (nanoseconds) and buckets.
 pub const STAGE_WORDS: usize = 2 + BUCKETS;
+
+/// Words of a record: stamps of what was sent last on one line of the processor's cache, of what
+/// was received last on another.
+pub const RECORD_WORDS: usize = 16;
+/// Words of a worker: what the kernel writes on one line of the cache, what it writes itself on
+/// another.
+pub const WORKER_WORDS: usize = 16;
+/// Workers that can be followed at once: the client's in the lower half, the server's in the
+/// upper.
+pub const WORKERS_MAX: u32 = 512;
+/// Entries of the map of threads. A power of two.
+pub const THREADS: u32 = 4096;
+/// The record of a socket that has none.
+pub const NO_RECORD: u64 = u32::MAX as u64;
+/// In place of a time of departure: the queueing discipline paces by itself and does not say.
+pub const PACED_BY_QUEUE: u64 = 1;
 
 /// The flow of a socket that is not ours.
 pub const FLOW_OTHER: u64 = u64::MAX;
@@ -102,10 +129,62 @@ impl Stage {
     }
 
     /// Index of its histogram.
-    pub const fn index(self, udp: bool) -> u32 {
-        self as u32 * 2 + udp as u32
+    pub const fn index(self, server: bool, udp: bool) -> u32 {
+        self as u32 * 4 + server as u32 * 2 + udp as u32
     }
 }
+
+/// A word of a record: when the flow's newest message on that side passed a point, nanoseconds of
+/// CLOCK_MONOTONIC; 0 where it is not known.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(usize)]
+pub enum Stamp {
+    /// Sending: the worker gave the kernel the batch that it is in ([`WORKER_HANDED`]).
+    Handed = 0,
+    /// Sending, TCP: the socket took it.
+    Sent = 1,
+    /// Sending, paced sockets: it was not to leave before; [`PACED_BY_QUEUE`] where only the
+    /// queueing discipline knows.
+    Paced = 2,
+    /// Sending: it met the device's queue.
+    Queued = 3,
+    /// Sending: the driver took it.
+    Driven = 4,
+    /// Receiving: it entered the receive path.
+    Arrived = 8,
+    /// Receiving: it lay in the socket's queue.
+    Ready = 9,
+    /// Receiving, as it was copied: the worker could run; the lowest bit says that it had to give
+    /// way rather than that it was woken.
+    Runnable = 10,
+    /// Receiving, as it was copied: the worker began to run.
+    Running = 11,
+    /// Receiving: it was copied to the worker.
+    Copied = 12,
+}
+
+impl Stamp {
+    /// Every stamp with its name in the header.
+    pub const ALL: [(Stamp, &'static str); 10] = [
+        (Stamp::Handed, "RECORD_HANDED"),
+        (Stamp::Sent, "RECORD_SENT"),
+        (Stamp::Paced, "RECORD_PACED"),
+        (Stamp::Queued, "RECORD_QUEUED"),
+        (Stamp::Driven, "RECORD_DRIVEN"),
+        (Stamp::Arrived, "RECORD_ARRIVED"),
+        (Stamp::Ready, "RECORD_READY"),
+        (Stamp::Runnable, "RECORD_RUNNABLE"),
+        (Stamp::Running, "RECORD_RUNNING"),
+        (Stamp::Copied, "RECORD_COPIED"),
+    ];
+}
+
+/// Word of a worker: when it could run last.
+pub const WORKER_RUNNABLE: usize = 0;
+/// Word of a worker: when it began to run last.
+pub const WORKER_RUNNING: usize = 1;
+/// Word of a worker that it writes itself: when it gave the kernel its last batch.
+pub const WORKER_HANDED: usize = 8;
 
 /// Plain counts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -131,11 +210,17 @@ pub enum Event {
     ReceiveMissed = 7,
     /// A datagram waited behind more than [`READY_RING`] others.
     ReadyOverflow = 8,
+    /// A request went to a thread of io_uring's own.
+    RingHandedOff = 9,
+    /// A completion found io_uring's queue full.
+    RingOverflow = 10,
+    /// Work that io_uring had put off was run.
+    RingTaskWork = 11,
 }
 
 impl Event {
     /// Every event, in the order of their numbers.
-    pub const ALL: [Event; 9] = [
+    pub const ALL: [Event; 12] = [
         Event::ResetSent,
         Event::ResetReceived,
         Event::ReceiveQueueFull,
@@ -145,6 +230,9 @@ impl Event {
         Event::Unparsed,
         Event::ReceiveMissed,
         Event::ReadyOverflow,
+        Event::RingHandedOff,
+        Event::RingOverflow,
+        Event::RingTaskWork,
     ];
 
     /// Its name in the header.
@@ -159,6 +247,9 @@ impl Event {
             Event::Unparsed => "EVENT_UNPARSED",
             Event::ReceiveMissed => "EVENT_RECEIVE_MISSED",
             Event::ReadyOverflow => "EVENT_READY_OVERFLOW",
+            Event::RingHandedOff => "EVENT_RING_HANDED_OFF",
+            Event::RingOverflow => "EVENT_RING_OVERFLOW",
+            Event::RingTaskWork => "EVENT_RING_TASK_WORK",
         }
     }
 
@@ -190,6 +281,13 @@ pub fn header() -> String {
         ("BUCKETS", BUCKETS as u32),
         ("SLOTS", SLOTS),
         ("READY_RING", READY_RING),
+        ("RECORD_WORDS", RECORD_WORDS as u32),
+        ("WORKER_WORDS", WORKER_WORDS as u32),
+        ("WORKERS_MAX", WORKERS_MAX),
+        ("THREADS", THREADS),
+        ("WORKER_RUNNABLE", WORKER_RUNNABLE as u32),
+        ("WORKER_RUNNING", WORKER_RUNNING as u32),
+        ("WORKER_HANDED", WORKER_HANDED as u32),
     ];
     for (name, value) in sizes {
         text.push_str(&format!("#define {name} {value}\n"));
@@ -200,6 +298,7 @@ pub fn header() -> String {
         ("REASON_NONE", REASON_NONE),
         ("CAUSE_SYN", CAUSE_SYN),
         ("CAUSE_SYNACK", CAUSE_SYNACK),
+        ("PACED_BY_QUEUE", PACED_BY_QUEUE),
     ];
     for (name, value) in wide {
         text.push_str(&format!("#define {name} {value}ULL\n"));
@@ -209,6 +308,9 @@ pub fn header() -> String {
     }
     for stage in Stage::ALL {
         text.push_str(&format!("#define {} {}\n", stage.c_name(), stage as u32));
+    }
+    for (stamp, name) in Stamp::ALL {
+        text.push_str(&format!("#define {name} {}\n", stamp as usize));
     }
     text.push_str("\n#endif\n");
     text

@@ -5,7 +5,7 @@
  */
 #include "drops.bpf.c"
 #include "queues.bpf.c"
-#include "stages.bpf.c"
+#include "uring.bpf.c"
 #include "tcp.bpf.c"
 
 /* The GPL side of the licence is what the helpers that read kernel memory ask for. */

@@ -8,14 +8,14 @@ mod support;
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::process::{Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use nix::sys::socket::{setsockopt, sockopt};
 use ringperf::kernel::counters::Reading;
-use ringperf::kernel::{FlowTag, ProbeRequest, Probes};
+use ringperf::kernel::{FlowTag, Place, ProbeRequest, ProbeSet, Probes};
 use ringperf::record::{KernelReport, RetransmitReport, UnavailableStatus};
 use ringperf_ebpf::programs::SLOW_PATH;
 use support::netns::{Namespace, Veth, can_make_namespaces};
@@ -58,6 +58,14 @@ fn probes(test: &str) -> Option<Probes> {
 fn report(probes: &mut Probes) -> KernelReport {
     let window = probes.snapshot().expect("the maps can be read");
     probes.report(&[window], Vec::new())
+}
+
+/// What the stage programs saw since the load.
+fn stage_report(probes: &mut Probes) -> KernelReport {
+    let window = probes.snapshot().expect("the maps can be read");
+    let mut report = KernelReport::default();
+    probes.add_stages(&mut report, &[window], false);
+    report
 }
 
 /// Segments of ours dropped for a reason.
@@ -372,6 +380,17 @@ fn a_killed_receiver_is_seen_as_resets_and_no_socket() {
     assert_eq!(resets, 20);
 }
 
+/// Has a socket's stages counted: they are kept as histograms.
+fn place(probes: &mut Probes, socket: BorrowedFd<'_>) {
+    let place = Place {
+        record: None,
+        worker: 0,
+    };
+    probes
+        .place(socket, place)
+        .expect("a socket can have a place");
+}
+
 /// A connection from `a` to `b`, followed on both sides: by inheritance from the listener there.
 fn stream(
     a: &Namespace,
@@ -386,12 +405,14 @@ fn stream(
     probes
         .follow(listener.as_fd(), TAG)
         .expect("a listener can be followed");
+    place(probes, listener.as_fd());
     let to = listener.local_addr().expect("an address");
     let _inside = a.enter();
     let client = TcpStream::connect(to).expect("a connection");
     probes
         .follow(client.as_fd(), TAG)
         .expect("a stream can be followed");
+    place(probes, client.as_fd());
     let server = listener.accept().expect("its other end").0;
     for end in [&client, &server] {
         end.set_nodelay(true).expect("an option can be set");
@@ -516,8 +537,8 @@ fn stages_see_every_message() {
         ),
     ] {
         let mut probes = Probes::load(ProbeRequest {
-            stages: true,
-            cost: false,
+            set: ProbeSet::Stages { records: 0 },
+            ..ProbeRequest::default()
         });
         if let Some(first) = probes.unavailable().first() {
             assert_ne!(first.status, UnavailableStatus::Failed, "{first:?}");
@@ -525,6 +546,9 @@ fn stages_see_every_message() {
         }
         let one = udp(a, &mut probes, SocketAddr::new(at.0.into(), 0));
         let two = udp(b, &mut probes, SocketAddr::new(at.1.into(), 0));
+        for end in [&one, &two] {
+            place(&mut probes, end.as_fd());
+        }
         one.connect(two.local_addr().expect("an address"))
             .expect("a peer");
         two.connect(one.local_addr().expect("an address"))
@@ -540,7 +564,7 @@ fn stages_see_every_message() {
                 two.send(&[1; 64]).expect("a response");
             },
         );
-        assert_stages(&report(&mut probes), "udp", rounds, time);
+        assert_stages(&stage_report(&mut probes), "udp", rounds, time);
         let (one, two) = stream(a, b, at.1, &mut probes);
         let time = ping_pong(
             rounds,
@@ -553,7 +577,7 @@ fn stages_see_every_message() {
                 (&two).write_all(&[1; 64]).expect("a response");
             },
         );
-        assert_stages(&report(&mut probes), "tcp", rounds, time);
+        assert_stages(&stage_report(&mut probes), "tcp", rounds, time);
     }
 }
 
@@ -567,7 +591,7 @@ fn loading_never_harms() {
     let lock = SERIAL.lock().unwrap_or_else(PoisonError::into_inner);
     let mut probes = Probes::load(ProbeRequest {
         cost: true,
-        stages: false,
+        ..ProbeRequest::default()
     });
     let socket = UdpSocket::bind("127.0.0.1:0").expect("a UDP socket");
     probes

@@ -4,15 +4,18 @@ mod support;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::OwnedFd;
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
+use ringperf::measure::journey::{Known, Stamps, View};
 use ringperf::plan::{
     Case, Direction, Engine, Family, GroupPlan, Limit, Load, Options, Proto, Test, Traffic,
     ZeroCopy,
 };
 use ringperf::sys::clock::monotonic_ns;
+use ringperf::sys::shared::SharedWords;
 use ringperf::worker::{Adopted, Command, EngineKind, Note, WorkerHandle, WorkerPlan, spawn};
+use ringperf_ebpf::layout::{RECORD_WORDS, Stamp, WORKER_WORDS, WORKERS_MAX};
 use support::alloc::{self, Counting, Counts};
 
 #[global_allocator]
@@ -249,6 +252,37 @@ fn neither_schedules_nor_options_allocate() {
         thorough.options.think_ns = if test == Test::Rr { 3 * MS } else { 0 };
         thorough.options.congestion = (proto == Proto::Tcp).then(|| "cubic".to_string());
         check(&format!("{proto:?} {test:?} thorough"), &thorough);
+    }
+}
+
+/// With stage probes each transaction's stamps are read and folded, and the slow ones kept.
+#[test]
+fn stages_do_not_allocate() {
+    let _alone = alone();
+    for proto in [Proto::Tcp, Proto::Udp] {
+        for (asks, answers) in [(View::Whole, View::Nothing), (View::Client, View::Server)] {
+            let case = case(proto, Test::Rr, 10);
+            let words = |words| SharedWords::anonymous(words).expect("memory");
+            let stamps = Arc::new(Stamps {
+                records: words(2 * case.flows as usize * RECORD_WORDS),
+                workers: words(WORKERS_MAX as usize * WORKER_WORDS),
+                known: Known::of(Stamp::ALL.map(|(stamp, _)| stamp)),
+            });
+            // As the kernel's programs would leave them.
+            for word in 0..2 * case.flows as usize * RECORD_WORDS {
+                stamps.records.store(word, monotonic_ns());
+            }
+            for engine in ENGINES {
+                let (client, server) = (worker(&case, true, engine), worker(&case, false, engine));
+                tell(&client, Command::Stamps(Arc::clone(&stamps), asks));
+                tell(&server, Command::Stamps(Arc::clone(&stamps), answers));
+                give_flows(&case, &client, &server);
+                let watched = watch(client, server);
+                assert!(watched.moved > 0, "{proto:?} {asks:?} by {engine:?}");
+                let what = format!("{proto:?} {asks:?} by {engine:?}");
+                assert_eq!(watched.counts, Counts::default(), "{what}");
+            }
+        }
     }
 }
 

@@ -84,6 +84,7 @@ pub(super) fn spec(args: RunArgs) -> Spec {
         as_application: place.as_application,
         tuning: tuning(args.engine),
         probes: place.probes,
+        probes_without: place.probes_without.clone(),
         wait_for_server: session.wait_for_server,
         timeout: session.timeout,
         peer_timeout: session.peer_timeout,

@@ -254,9 +254,16 @@ pub(super) struct PlaceArgs {
     pub(super) server_busy_poll: Option<u32>,
 
     /// What of the kernel is watched, on both sides: auto (drops, retransmissions, resets, where
-    /// permitted), on (also the stages of each packet's way, which slows it), off [default: auto]
-    #[arg(long, value_name = "auto|on|off")]
+    /// permitted, and one more sample with the stages), on (the stages of each packet's way in
+    /// every sample, which slows it), off, only (nothing but the one sample with the stages)
+    /// [default: auto]
+    #[arg(long, value_name = "auto|on|off|only")]
     pub(super) probes: Option<ProbeUse>,
+
+    /// A diagnostic: leave one tracepoint of the probes alone, to see what is lost without it
+    /// [default: none is]
+    #[arg(long, value_name = "TRACEPOINT", hide_short_help = true)]
+    pub(super) probes_without: Option<String>,
 
     /// Plain buffers and a wake-up per arrival: nothing that the engine chooses by itself
     #[arg(long)]

@@ -144,6 +144,7 @@ mod tests {
             tracepoint: "t",
             programs: &["t__1"],
             since: "6.3",
+            stamps: &[],
         };
         let error = BtfError::UnknownBtfTypeName {
             type_name: "btf_trace_t".to_string(),

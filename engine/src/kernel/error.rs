@@ -27,4 +27,7 @@ pub enum KernelError {
     /// The network namespace of this thread is not known.
     #[error("cannot tell this thread's network namespace: {0}")]
     Namespace(std::io::Error),
+    /// A map of the programs cannot be mapped into memory.
+    #[error("cannot map the probes' records into memory: {0}")]
+    Mapping(std::io::Error),
 }

@@ -34,12 +34,26 @@ impl FlowTag {
     }
 }
 
+/// Where the stamps of a socket go.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Place {
+    /// Number of its record, where it has one.
+    pub record: Option<u64>,
+    /// Number of the worker that drives it.
+    pub worker: u32,
+}
+
 /// The maps, owned: the kernel frees them with the last descriptor.
 pub(super) struct Maps {
     flows: SkStorage<MapData, u64>,
     ports: Array<MapData, u64>,
     port_words: Vec<u64>,
     namespaces: HashMap<MapData, u64, u64>,
+    places: SkStorage<MapData, [u64; 2]>,
+    threads: Array<MapData, [u64; 2]>,
+    /// To be mapped into memory, like the next.
+    pub(super) records: MapData,
+    pub(super) workers: MapData,
     pub(super) drops: PerCpuHashMap<MapData, [u64; 2], [u64; 2]>,
     pub(super) retransmits: PerCpuHashMap<MapData, [u64; 2], u64>,
     pub(super) events: PerCpuArray<MapData, u64>,
@@ -54,6 +68,10 @@ impl Maps {
             ports: take(ebpf, layout::MAP_PORTS)?,
             port_words: vec![0; layout::PORT_WORDS as usize],
             namespaces: take(ebpf, layout::MAP_NAMESPACES)?,
+            places: take(ebpf, layout::MAP_PLACES)?,
+            threads: take(ebpf, layout::MAP_THREADS)?,
+            records: take_array(ebpf, layout::MAP_RECORDS)?,
+            workers: take_array(ebpf, layout::MAP_WORKERS)?,
             drops: take(ebpf, layout::MAP_DROPS)?,
             retransmits: take(ebpf, layout::MAP_RETRANSMITS)?,
             events: take(ebpf, layout::MAP_EVENTS)?,
@@ -69,10 +87,39 @@ impl Maps {
     ) -> Result<(), KernelError> {
         self.flows
             .insert(&socket, tag.number(), 0)
-            .map_err(|source| KernelError::Map {
-                name: layout::MAP_FLOWS,
-                source,
-            })?;
+            .map_err(in_map(layout::MAP_FLOWS))?;
+        self.follow_own_port(socket)
+    }
+
+    /// Gives a socket, and those it will accept, a place for its stamps; and its port as ours.
+    pub(super) fn place(
+        &mut self,
+        socket: BorrowedFd<'_>,
+        place: Place,
+    ) -> Result<(), KernelError> {
+        let record = place.record.unwrap_or(layout::NO_RECORD);
+        self.places
+            .insert(&socket, [record, u64::from(place.worker)], 0)
+            .map_err(in_map(layout::MAP_PLACES))?;
+        self.follow_own_port(socket)
+    }
+
+    /// Says that a thread is a worker. False where another one is in its place.
+    pub(super) fn follow_thread(&mut self, thread: u32, worker: u32) -> Result<bool, KernelError> {
+        let index = thread & (layout::THREADS - 1);
+        let there = self.threads.get(&index, 0);
+        let [number, _] = there.map_err(in_map(layout::MAP_THREADS))?;
+        if number != 0 && number != u64::from(thread) {
+            return Ok(false);
+        }
+        let entry = [u64::from(thread), u64::from(worker)];
+        self.threads
+            .set(index, entry, 0)
+            .map_err(in_map(layout::MAP_THREADS))?;
+        Ok(true)
+    }
+
+    fn follow_own_port(&mut self, socket: BorrowedFd<'_>) -> Result<(), KernelError> {
         let address = getsockname::<SockaddrStorage>(socket.as_raw_fd())?;
         match port(&address) {
             Some(port) => self.follow_port(port),
@@ -93,21 +140,19 @@ impl Maps {
         *word |= bit;
         self.ports
             .set(u32::from(index), *word, 0)
-            .map_err(|source| KernelError::Map {
-                name: layout::MAP_PORTS,
-                source,
-            })
+            .map_err(in_map(layout::MAP_PORTS))
     }
 
     /// Marks a network namespace as one of ours.
     pub(super) fn follow_namespace(&mut self, inode: u32) -> Result<(), KernelError> {
         self.namespaces
             .insert(u64::from(inode), 1, 0)
-            .map_err(|source| KernelError::Map {
-                name: layout::MAP_NAMESPACES,
-                source,
-            })
+            .map_err(in_map(layout::MAP_NAMESPACES))
     }
+}
+
+pub(super) fn in_map(name: &'static str) -> impl Fn(MapError) -> KernelError {
+    move |source| KernelError::Map { name, source }
 }
 
 /// The port of an address, where it has one and is bound.
@@ -130,6 +175,17 @@ where
         name,
         text: e.to_string(),
     })
+}
+
+/// Takes an array as it is.
+fn take_array(ebpf: &mut Ebpf, name: &'static str) -> Result<MapData, KernelError> {
+    match ebpf.take_map(name) {
+        Some(Map::Array(data)) => Ok(data),
+        _ => Err(KernelError::Layout {
+            name,
+            text: "it is no array, or not there".to_string(),
+        }),
+    }
 }
 
 #[cfg(test)]

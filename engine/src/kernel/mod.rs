@@ -9,6 +9,7 @@ mod btf;
 pub mod counters;
 mod error;
 mod maps;
+mod meter;
 mod names;
 mod probes;
 mod report;
@@ -17,8 +18,8 @@ mod stages;
 mod symbols;
 
 pub use error::KernelError;
-pub use maps::FlowTag;
+pub use maps::{FlowTag, Place};
 pub use names::Names;
-pub use probes::{ProbeRequest, Probes};
+pub use probes::{ProbeRequest, ProbeSet, Probes, Stamped};
 pub use snapshot::Snapshot;
 pub use symbols::places;

@@ -1,44 +1,73 @@
 //! The probes of one side: loaded once, read every interval.
 
-use std::collections::BTreeMap;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::BorrowedFd;
 use std::os::linux::fs::MetadataExt;
 use std::path::Path;
 
 use aya::maps::MapError;
-use aya::programs::Program;
-use aya::sys::{Stats, SyscallError, enable_stats};
+use aya::sys::SyscallError;
 use aya::{Btf, Ebpf, EbpfError, EbpfLoader, VerifierLogLevel};
-use ringperf_ebpf::layout;
-use ringperf_ebpf::programs::{Probe, SLOW_PATH, STAGES};
+use ringperf_ebpf::layout::{self, Stamp};
+use ringperf_ebpf::programs::{SLOW_PATH, STAGES};
 
 use super::attach::attach;
-use super::maps::{FlowTag, Maps};
+use super::maps::{FlowTag, Maps, Place};
+use super::meter::Meter;
 use super::report;
 use super::snapshot::Snapshot;
 use super::{KernelError, Names};
-use crate::record::{CounterReport, KernelReport, Unavailable, UnavailableStatus};
+use crate::record::{CostReport, CounterReport, KernelReport, Unavailable, UnavailableStatus};
+use crate::sys::shared::SharedWords;
+
+/// Which programs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum ProbeSet {
+    /// Those that run when something goes wrong.
+    #[default]
+    SlowPath,
+    /// Those that run for every packet: the figures taken meanwhile are those of a probed run.
+    Stages {
+        /// Records, two for each flow; 0 keeps histograms instead.
+        records: u32,
+    },
+}
+
+/// The stages as histograms.
+const HISTOGRAMS: ProbeSet = ProbeSet::Stages { records: 0 };
+
+/// The memory that the stage programs write.
+#[derive(Debug)]
+pub struct Stamped {
+    /// Records of the flows.
+    pub records: SharedWords,
+    /// Workers.
+    pub workers: SharedWords,
+    /// Stamps of the attached programs.
+    pub known: Vec<Stamp>,
+}
 
 /// What to load.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct ProbeRequest {
-    /// Also attach the stage probes, which run for every packet: the figures taken meanwhile are
-    /// those of a probed run.
-    pub stages: bool,
+    /// Which programs.
+    pub set: ProbeSet,
     /// Have the kernel count the programs' own time. It reads the clock twice for each run of
     /// each program on the whole system, and needs CAP_SYS_ADMIN.
     pub cost: bool,
+    /// A tracepoint that is left alone, to see what is lost without it.
+    pub without: Option<String>,
 }
 
 /// What is loaded. Dropping it detaches everything; a killed process leaves nothing either.
 pub struct Probes {
     loaded: Option<Loaded>,
     attached: Vec<String>,
-    /// Whether the stage probes were asked for.
-    stages: bool,
+    /// Stamps of the attached programs.
+    stamps: Vec<Stamp>,
+    set: ProbeSet,
     unavailable: Vec<Unavailable>,
-    /// Counting of the programs' time, on while this is open, or why it is not.
-    stats: Option<Result<OwnedFd, String>>,
+    /// Counting of the programs' time; none where it was not asked for.
+    meter: Option<Meter>,
     last: Snapshot,
     names: Option<Names>,
 }
@@ -58,19 +87,19 @@ impl Probes {
         let mut probes = Probes {
             loaded: None,
             attached: Vec::new(),
-            stages: request.stages,
+            stamps: Vec::new(),
+            set: request.set,
             unavailable: Vec::new(),
-            stats: None,
+            meter: None,
             last: Snapshot::default(),
             names: None,
         };
-        match load_object(request.stages) {
-            Ok((btf, loaded)) => probes.attach_all(&btf, loaded),
+        match load_object(request.set) {
+            Ok((btf, loaded)) => probes.attach_all(&btf, loaded, request.without.as_deref()),
             Err(unavailable) => probes.unavailable.push(unavailable),
         }
         if request.cost && probes.loaded.is_some() {
-            let stats = enable_stats(Stats::RunTime);
-            probes.stats = Some(stats.map_err(|e| stats_missing(&e)));
+            probes.meter = Some(Meter::new());
         }
         if let Err(e) = probes.follow_this_namespace() {
             log::warn!("packets without a socket are not followed: {e}");
@@ -78,12 +107,17 @@ impl Probes {
         probes
     }
 
-    fn attach_all(&mut self, btf: &Btf, mut loaded: Loaded) {
-        let stages = if self.stages { STAGES } else { &[] };
-        let wanted: Vec<&Probe> = SLOW_PATH.iter().chain(stages).collect();
-        for probe in wanted {
+    fn attach_all(&mut self, btf: &Btf, mut loaded: Loaded, without: Option<&str>) {
+        let wanted = match self.set {
+            ProbeSet::SlowPath => SLOW_PATH,
+            ProbeSet::Stages { .. } => STAGES,
+        };
+        for probe in wanted.iter().filter(|p| Some(p.tracepoint) != without) {
             match attach(&mut loaded.ebpf, btf, probe) {
-                Ok(program) => self.attached.push(program),
+                Ok(program) => {
+                    self.attached.push(program);
+                    self.stamps.extend(probe.stamps);
+                }
                 Err(unavailable) => self.unavailable.push(unavailable),
             }
         }
@@ -114,6 +148,52 @@ impl Probes {
             .map_or(Ok(()), |loaded| loaded.maps.follow(socket, tag))
     }
 
+    /// Gives a socket, and what a listener accepts from now on, a place for its stamps, until it
+    /// is closed.
+    ///
+    /// # Errors
+    ///
+    /// Where the kernel refuses; without any probe attached there is nothing to do.
+    pub fn place(&mut self, socket: BorrowedFd<'_>, place: Place) -> Result<(), KernelError> {
+        self.loaded
+            .as_mut()
+            .map_or(Ok(()), |loaded| loaded.maps.place(socket, place))
+    }
+
+    /// Follows a thread as the worker of this number: when it could run and when it did. False
+    /// where another followed thread has the same low bits in its number.
+    ///
+    /// # Errors
+    ///
+    /// Where the kernel refuses.
+    pub fn follow_thread(&mut self, thread: u32, worker: u32) -> Result<bool, KernelError> {
+        self.loaded
+            .as_mut()
+            .map_or(Ok(true), |loaded| loaded.maps.follow_thread(thread, worker))
+    }
+
+    /// The records and workers, mapped into this process; none without records.
+    ///
+    /// # Errors
+    ///
+    /// Where they cannot be mapped.
+    pub fn stamps(&self) -> Result<Option<Stamped>, KernelError> {
+        let (ProbeSet::Stages { records }, Some(loaded)) = (self.set, self.loaded.as_ref()) else {
+            return Ok(None);
+        };
+        if records == 0 {
+            return Ok(None);
+        }
+        let records = records as usize * layout::RECORD_WORDS;
+        let workers = layout::WORKERS_MAX as usize * layout::WORKER_WORDS;
+        let maps = &loaded.maps;
+        Ok(Some(Stamped {
+            records: SharedWords::of(maps.records.fd(), records).map_err(KernelError::Mapping)?,
+            workers: SharedWords::of(maps.workers.fd(), workers).map_err(KernelError::Mapping)?,
+            known: self.stamps.clone(),
+        }))
+    }
+
     /// Follows a port: packets from or to it that have no socket (yet) are ours.
     ///
     /// # Errors
@@ -140,19 +220,25 @@ impl Probes {
         loaded.maps.follow_namespace(inode as u32)
     }
 
+    /// What was counted since the load.
+    ///
+    /// # Errors
+    ///
+    /// Where a map cannot be read.
+    pub fn read(&self) -> Result<Snapshot, KernelError> {
+        let Some(loaded) = self.loaded.as_ref() else {
+            return Ok(Snapshot::default());
+        };
+        Snapshot::read(&loaded.maps, self.set == HISTOGRAMS)
+    }
+
     /// What was counted since the last call (the first time: since the load).
     ///
     /// # Errors
     ///
     /// Where a map cannot be read; the next call then covers the gap.
     pub fn snapshot(&mut self) -> Result<Snapshot, KernelError> {
-        let Some(loaded) = self.loaded.as_ref() else {
-            return Ok(Snapshot::default());
-        };
-        let mut now = Snapshot::read(&loaded.maps, self.stages)?;
-        if matches!(self.stats, Some(Ok(_))) {
-            now.cost = cost(&loaded.ebpf, &self.attached);
-        }
+        let now = self.read()?;
         let delta = now.since(&self.last);
         self.last = now;
         Ok(delta)
@@ -172,16 +258,44 @@ impl Probes {
         report.unavailable.clone_from(&self.unavailable);
         report.listen_drops = report::listen_drops(&counters);
         report.counters = counters;
-        report.cost = self.stats.as_ref().map(|stats| {
-            let missing = stats.as_ref().err().cloned();
-            report::cost(intervals, missing)
-        });
+        report.cost = self.cost();
         report
+    }
+
+    /// Adds to a report what the stage programs say of one side's part of the window.
+    pub fn add_stages(&self, report: &mut KernelReport, intervals: &[Snapshot], server: bool) {
+        report::add_stages(report, intervals, server);
+        report.attached.extend(self.attached.iter().cloned());
+        report.unavailable.extend(self.unavailable.iter().cloned());
+        if let Some(more) = self.cost() {
+            let cost = report.cost.get_or_insert_default();
+            cost.time_ns_per_s += more.time_ns_per_s;
+            cost.programs.extend(more.programs);
+            cost.missing = cost.missing.take().or(more.missing);
+        }
+    }
+
+    /// Begins to count the programs' time anew.
+    pub fn meter_begin(&mut self) {
+        if let (Some(meter), Some(loaded)) = (&mut self.meter, &self.loaded) {
+            meter.begin(&loaded.ebpf, &self.attached);
+        }
+    }
+
+    /// Ends the counting of the programs' time, which costs as much as a program.
+    pub fn meter_end(&mut self) {
+        if let (Some(meter), Some(loaded)) = (&mut self.meter, &self.loaded) {
+            meter.end(&loaded.ebpf, &self.attached);
+        }
+    }
+
+    fn cost(&self) -> Option<CostReport> {
+        self.meter.as_ref().map(Meter::report)
     }
 }
 
 /// Loads the object's maps, or says why not.
-fn load_object(stages: bool) -> Result<(Btf, Loaded), Unavailable> {
+fn load_object(set: ProbeSet) -> Result<(Btf, Loaded), Unavailable> {
     let btf = Btf::from_sys_fs().map_err(|e| Unavailable {
         program: "all".to_string(),
         status: UnavailableStatus::NotSupported {
@@ -190,9 +304,17 @@ fn load_object(stages: bool) -> Result<(Btf, Loaded), Unavailable> {
         text: format!("the kernel's type information cannot be read: {e}"),
     })?;
     let mut loader = EbpfLoader::new();
-    if !stages {
-        // Its histograms on every CPU of a big host are megabytes that nobody asked for.
+    let histograms = u32::from(set == HISTOGRAMS);
+    loader.override_global(layout::GLOBAL_HISTOGRAMS, &histograms, true);
+    if histograms == 0 {
+        // They are megabytes on every CPU of a big host.
         loader.map_max_entries(layout::MAP_STAGES, 1);
+    }
+    if let ProbeSet::Stages {
+        records: records @ 1..,
+    } = set
+    {
+        loader.map_max_entries(layout::MAP_RECORDS, records);
     }
     let mut ebpf = loader
         .btf(Some(&btf))
@@ -245,29 +367,4 @@ fn causes(error: &dyn std::error::Error) -> String {
         source = error.source();
     }
     text
-}
-
-fn stats_missing(error: &SyscallError) -> String {
-    match error.io_error.raw_os_error() {
-        Some(libc::EPERM) => "counting the programs' time needs CAP_SYS_ADMIN".to_string(),
-        _ => format!("the kernel does not count the programs' time (Linux 5.8 can): {error}"),
-    }
-}
-
-/// Runs and nanoseconds of each attached program.
-fn cost(ebpf: &Ebpf, attached: &[String]) -> BTreeMap<String, (u64, u64)> {
-    let mut cost = BTreeMap::new();
-    for name in attached {
-        let Some(Program::BtfTracePoint(program)) = ebpf.program(name) else {
-            continue;
-        };
-        match program.info() {
-            Ok(info) => {
-                let time = u64::try_from(info.run_time().as_nanos()).unwrap_or(u64::MAX);
-                cost.insert(name.clone(), (info.run_count(), time));
-            }
-            Err(e) => log::debug!("no cost of {name}: {e}"),
-        }
-    }
-    cost
 }

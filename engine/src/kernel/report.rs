@@ -25,9 +25,6 @@ pub(super) fn report(root: &Path, names: &Names, intervals: &[Snapshot]) -> Kern
         window.add(interval);
     }
     let mut report = KernelReport {
-        stages: stages(&window),
-        stages_receive_missed: window.event(Event::ReceiveMissed).ours,
-        stages_wait_missed: window.event(Event::ReadyOverflow).ours,
         drops: drops(root, names, intervals),
         drops_unlisted: window.event(Event::DropUnlisted),
         drops_unparsed: window.event(Event::Unparsed).system,
@@ -37,10 +34,24 @@ pub(super) fn report(root: &Path, names: &Names, intervals: &[Snapshot]) -> Kern
         resets_received: window.event(Event::ResetReceived),
         receive_queue_full: window.event(Event::ReceiveQueueFull),
         udp_queue_fail: window.event(Event::UdpQueueFail),
+        ring_handed_off: window.event(Event::RingHandedOff),
+        ring_overflows: window.event(Event::RingOverflow),
         ..KernelReport::default()
     };
     report.findings = findings(&report);
     report
+}
+
+/// What the stage programs say of one side's part of a window.
+pub(super) fn add_stages(report: &mut KernelReport, intervals: &[Snapshot], server: bool) {
+    let mut window = Snapshot::default();
+    for interval in intervals {
+        window.add(interval);
+    }
+    report.stages = stages(&window, server);
+    report.ring_task_work_runs = window.event(Event::RingTaskWork);
+    report.stages_receive_missed = window.event(Event::ReceiveMissed).ours;
+    report.stages_wait_missed = window.event(Event::ReadyOverflow).ours;
 }
 
 /// By reason and function, most of ours first.
@@ -132,25 +143,26 @@ fn findings(report: &KernelReport) -> Vec<Finding> {
     findings
 }
 
-/// What the programs used over the intervals.
-pub(super) fn cost(intervals: &[Snapshot], missing: Option<String>) -> CostReport {
-    let mut window = Snapshot::default();
-    for interval in intervals {
-        window.add(interval);
-    }
-    let programs: Vec<ProgramCost> = window
-        .cost
-        .into_iter()
+/// What the programs used in so long.
+pub(super) fn cost(
+    used: &BTreeMap<String, (u64, u64)>,
+    counted_ns: u64,
+    missing: Option<String>,
+) -> CostReport {
+    let programs: Vec<ProgramCost> = used
+        .iter()
         .map(|(program, (runs, time_ns))| ProgramCost {
-            program,
-            runs,
-            time_ns,
+            program: program.clone(),
+            runs: *runs,
+            time_ns: *time_ns,
+            counted_ns,
         })
         .collect();
-    let time_ns = programs.iter().map(|program| program.time_ns).sum();
+    let time_ns: u64 = programs.iter().map(|program| program.time_ns).sum();
+    let per_s = u128::from(time_ns) * 1_000_000_000 / u128::from(counted_ns.max(1));
     CostReport {
         programs,
-        time_ns,
+        time_ns_per_s: u64::try_from(per_s).unwrap_or(u64::MAX),
         missing,
     }
 }

@@ -2,11 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use aya::maps::MapError;
 use ringperf_ebpf::layout::{self, Event, Stage};
 
 use super::KernelError;
-use super::maps::Maps;
+use super::maps::{Maps, in_map};
 use crate::record::OursAndSystem;
 
 /// Counts by the programs' own numbers: since the load, or between two moments.
@@ -20,14 +19,12 @@ pub struct Snapshot {
     pub(super) stages: BTreeMap<u32, Vec<u64>>,
     /// Plain counts, by index.
     pub(super) events: Vec<u64>,
-    /// Runs and nanoseconds by program.
-    pub(super) cost: BTreeMap<String, (u64, u64)>,
 }
 
 impl Snapshot {
     /// Reads the maps. The programs go on counting meanwhile: what they count in between is in
     /// this snapshot or in the next.
-    pub(super) fn read(maps: &Maps, stages: bool) -> Result<Snapshot, KernelError> {
+    pub(super) fn read(maps: &Maps, histograms: bool) -> Result<Snapshot, KernelError> {
         let mut now = Snapshot::default();
         for entry in maps.drops.iter() {
             let (key, values) = entry.map_err(in_map(layout::MAP_DROPS))?;
@@ -48,8 +45,8 @@ impl Snapshot {
                 .map_err(in_map(layout::MAP_EVENTS))?;
             now.events.push(values.iter().sum());
         }
-        let indices = 0..if stages {
-            Stage::ALL.len() as u32 * 2
+        let indices = 0..if histograms {
+            Stage::ALL.len() as u32 * 4
         } else {
             0
         };
@@ -67,7 +64,7 @@ impl Snapshot {
 
     /// What was counted since `earlier`; what did not move is left out.
     #[must_use]
-    pub(super) fn since(&self, earlier: &Snapshot) -> Snapshot {
+    pub fn since(&self, earlier: &Snapshot) -> Snapshot {
         let mut delta = Snapshot::default();
         for (key, now) in &self.drops {
             let before = earlier.drops.get(key).copied().unwrap_or_default();
@@ -90,14 +87,6 @@ impl Snapshot {
             let before = earlier.stages.get(index).map_or(&[][..], Vec::as_slice);
             delta.stages.insert(*index, difference(now, before));
         }
-        for (program, (runs, time)) in &self.cost {
-            let (runs_before, time_before) = earlier.cost.get(program).unwrap_or(&(0, 0));
-            let moved = (
-                runs.saturating_sub(*runs_before),
-                time.saturating_sub(*time_before),
-            );
-            delta.cost.insert(program.clone(), moved);
-        }
         delta
     }
 
@@ -114,11 +103,6 @@ impl Snapshot {
         add(&mut self.events, &other.events);
         for (index, moved) in &other.stages {
             add(self.stages.entry(*index).or_default(), moved);
-        }
-        for (program, (runs, time)) in &other.cost {
-            let sum = self.cost.entry(program.clone()).or_default();
-            sum.0 += runs;
-            sum.1 += time;
         }
     }
 
@@ -149,10 +133,6 @@ fn difference(now: &[u64], before: &[u64]) -> Vec<u64> {
         .collect()
 }
 
-fn in_map(name: &'static str) -> impl Fn(MapError) -> KernelError {
-    move |source| KernelError::Map { name, source }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -166,9 +146,6 @@ mod tests {
             .drops
             .insert([2, 0xff], OursAndSystem { ours, system });
         snapshot.retransmits.insert([1, 4], ours);
-        snapshot
-            .cost
-            .insert("kfree_skb__4".to_string(), (system, system * 50));
         snapshot
     }
 

@@ -1,57 +1,27 @@
 //! From the histograms of the stages to the record.
 
-use ringperf_ebpf::bucket::{highest, lowest};
 use ringperf_ebpf::layout::Stage;
 
 use super::Snapshot;
 use crate::record::StageReport;
 
-/// Every stage that was passed, in the order of the way, TCP before UDP.
-pub(super) fn stages(window: &Snapshot) -> Vec<StageReport> {
+/// Every stage that was passed on one side, in the order of the way, TCP before UDP.
+pub(super) fn stages(window: &Snapshot, server: bool) -> Vec<StageReport> {
     let transports = [(false, "tcp"), (true, "udp")];
     let all = transports.into_iter().flat_map(|(udp, transport)| {
         Stage::ALL.into_iter().filter_map(move |stage| {
-            let words = window.stages.get(&stage.index(udp))?;
-            let mut line = line(words)?;
+            let words = window.stages.get(&stage.index(server, udp))?;
+            let [count, sum, buckets @ ..] = words.as_slice() else {
+                return None;
+            };
+            let mut line = StageReport::of_buckets(*count, *sum, buckets)?;
             line.stage = stage.name().to_string();
+            line.side = if server { "server" } else { "client" }.to_string();
             line.transport = transport.to_string();
             Some(line)
         })
     });
     all.collect()
-}
-
-/// The figures of one histogram: count, sum, buckets; none where nothing was counted.
-fn line(words: &[u64]) -> Option<StageReport> {
-    let [count, sum, buckets @ ..] = words else {
-        return None;
-    };
-    let filled = || buckets.iter().enumerate().filter(|(_, count)| **count > 0);
-    let last = filled().next_back()?.0;
-    // The programs count the value and its bucket one after the other: a reading in between sees
-    // only one of them.
-    let total: u64 = buckets.iter().sum();
-    let percentile = |percent: u64| {
-        let rank = (u128::from(total) * u128::from(percent)).div_ceil(100);
-        let mut below = 0u128;
-        let reached = filled().find(|(_, count)| {
-            below += u128::from(**count);
-            below >= rank
-        });
-        highest(reached.map_or(last, |(index, _)| index))
-    };
-    Some(StageReport {
-        count: total,
-        mean_ns: *sum as f64 / (*count).max(1) as f64,
-        p50_ns: percentile(50),
-        p90_ns: percentile(90),
-        p99_ns: percentile(99),
-        max_ns: highest(last),
-        buckets: filled()
-            .map(|(index, count)| (lowest(index), *count))
-            .collect(),
-        ..StageReport::default()
-    })
 }
 
 #[cfg(test)]
@@ -70,10 +40,10 @@ mod tests {
             words[2 + bucket(value)] += 1;
         }
         let window = Snapshot {
-            stages: [(Stage::Wait.index(true), words)].into(),
+            stages: [(Stage::Wait.index(true, true), words)].into(),
             ..Snapshot::default()
         };
-        let all = stages(&window);
+        let all = stages(&window, true);
         let [line] = all.as_slice() else {
             panic!("{all:?}")
         };
@@ -106,6 +76,6 @@ mod tests {
             stages: [(0, vec![0; STAGE_WORDS])].into(),
             ..Snapshot::default()
         };
-        assert!(stages(&window).is_empty());
+        assert!(stages(&window, false).is_empty());
     }
 }

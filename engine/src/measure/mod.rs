@@ -2,6 +2,7 @@
 
 pub mod cpu;
 pub mod histogram;
+pub mod journey;
 pub mod netstat;
 pub mod recorder;
 pub mod tcp;

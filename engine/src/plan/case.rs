@@ -155,6 +155,15 @@ pub enum ProbeUse {
     On,
     /// Nothing.
     Off,
+    /// Nothing but the sample with the stages that `auto` adds.
+    Only,
+}
+
+impl ProbeUse {
+    /// Whether the stages are watched in the sample itself.
+    pub fn wants_stages(self) -> bool {
+        matches!(self, ProbeUse::On | ProbeUse::Only)
+    }
 }
 
 /// What the receiver does with the payload.
@@ -266,6 +275,8 @@ pub struct Options {
     pub tuning: Tuning,
     /// What of the kernel is watched.
     pub probes: ProbeUse,
+    /// A tracepoint that the probes leave alone, to see what is lost without it.
+    pub probes_without: Option<String>,
     /// Source ports of the client's flows.
     pub source_ports: SourcePorts,
     /// Source address of the client's flows.

@@ -198,6 +198,7 @@ fn options(spec: &Spec, (proto, test): Kind) -> Options {
         as_application: spec.as_application,
         tuning: spec.tuning.clone(),
         probes: spec.probes.unwrap_or_default(),
+        probes_without: spec.probes_without.clone(),
         source_ports: spec.source_ports.unwrap_or_default(),
         bind: spec.bind,
         device: spec.device.clone(),

@@ -4,7 +4,7 @@
 //! the user left alone is absent, except for the dimensions that every table needs.
 
 use super::{
-    Case, CloseKind, DEFAULT_TIMEOUT_NS, Engine, Family, Load, Options, ProbeUse, Proto, Receive,
+    Case, CloseKind, DEFAULT_TIMEOUT_NS, Engine, Family, Load, Options, Proto, Receive,
     SourcePorts, Test, Wait,
 };
 use crate::units::{print_bitrate, print_duration, print_per_second, print_size};
@@ -115,8 +115,11 @@ fn receiver(options: &Options, words: &mut Vec<String>) {
     if options.think_ns != 0 {
         words.push(format!("think={}", print_duration(options.think_ns)));
     }
-    if options.probes == ProbeUse::On {
+    if options.probes.wants_stages() {
         words.push("probed".to_string());
+    }
+    if let Some(tracepoint) = &options.probes_without {
+        words.push(format!("without={tracepoint}"));
     }
     words.extend(options.tuning.words());
     if options.as_application {

@@ -165,6 +165,8 @@ pub struct Spec {
     pub tuning: Tuning,
     /// What of the kernel is watched.
     pub probes: Option<ProbeUse>,
+    /// A tracepoint that the probes leave alone (a diagnostic).
+    pub probes_without: Option<String>,
     /// How long to wait for the server to listen.
     pub wait_for_server: Option<u64>,
     /// After this long a UDP request counts as lost.

@@ -55,7 +55,8 @@ words!(
 );
 words!(
     ProbeUse, "a use of the probes",
-    "auto" => ProbeUse::Auto, "on" => ProbeUse::On, "off" => ProbeUse::Off
+    "auto" => ProbeUse::Auto, "on" => ProbeUse::On, "off" => ProbeUse::Off,
+    "only" => ProbeUse::Only
 );
 words!(
     Receive, "a way to receive",

@@ -274,6 +274,7 @@ pub fn finished(case: Case, samples: Vec<Vec<Figures>>) -> CaseResult {
     CaseResult {
         case,
         samples,
+        probed: None,
         error: None,
     }
 }

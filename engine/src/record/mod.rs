@@ -14,14 +14,15 @@ pub mod side;
 
 pub use host::{HostFacts, NicFacts};
 pub use kernel::{
-    CostReport, CounterReport, DropReport, KernelReport, OursAndSystem, ProgramCost,
-    RetransmitReport, StageReport, Unavailable, UnavailableStatus,
+    BudgetLine, BudgetStatus, BudgetTotal, CostReport, CounterReport, DropReport, KernelReport,
+    OursAndSystem, ProgramCost, RetransmitReport, SlowPart, SlowTransaction, StageReport,
+    TailContributor, TailReport, Unavailable, UnavailableStatus,
 };
 pub use progress::Progress;
 pub use read::{ReadError, read};
 pub use run::{
-    Amount, CaseResult, ErrorReport, Figures, FlowDistribution, Group, Latency, Reconciliation,
-    Run, Sample, SampleFlow, SideIntervals, Sides, Tool,
+    Amount, CaseResult, ErrorReport, Figures, FlowDistribution, Group, Latency, ProbedSample,
+    Reconciliation, Run, Sample, SampleFlow, SideIntervals, Sides, Tool,
 };
 pub use side::{
     BusyPollReport, Counters, CpuReport, CpuTime, EngineReport, Finding, FlowReport, GroupReport,

@@ -242,6 +242,18 @@ pub struct SideIntervals {
     pub server: Vec<Interval>,
 }
 
+/// A sample with the stage probes beside the samples without.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, PartialEq, Debug)]
+pub struct ProbedSample {
+    /// The sample.
+    pub sample: Sample,
+    /// How its rate (transactions, or received payload bits, per second) differs from the mean of
+    /// the samples without: -0.1 is a tenth less.
+    pub rate_change: Option<f64>,
+    /// How much its median latency is above theirs, nanoseconds.
+    pub p50_change_ns: Option<f64>,
+}
+
 /// One case with its samples.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, PartialEq, Debug)]
 pub struct CaseResult {
@@ -249,6 +261,10 @@ pub struct CaseResult {
     pub case: Case,
     /// The repetitions that ran, also partly.
     pub samples: Vec<Sample>,
+    /// With `--probes auto`, where permitted: a further, shorter sample with the stage probes,
+    /// which is none of the case's figures.
+    #[serde(default)]
+    pub probed: Option<Box<ProbedSample>>,
     /// What kept the case from running.
     pub error: Option<ErrorReport>,
 }

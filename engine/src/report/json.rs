@@ -50,6 +50,12 @@ fn checked(run: &Run) -> Option<Run> {
             }
             whole
         });
+        if case.probed.as_ref().is_some_and(|probed| !survives(probed)) {
+            case.probed = None;
+            faults.push(format!(
+                "the probed sample of {name:?}: left out, since it has a number that is none"
+            ));
+        }
         kept.push(case);
     }
     if faults.is_empty() {

@@ -3,6 +3,7 @@
 //! Columns carry their unit in the header and appear where a case has something to put in them.
 //! Those that do not fit the width go into a further table below, with the cases named again.
 
+mod budget;
 mod cell;
 mod columns;
 mod head;

@@ -4,6 +4,7 @@
 //! it. Counts are held against each other in [`reconcile`]; whatever does not add up makes the
 //! sample say `unreconciled`. A side that died is known by the [`Progress`] it had sent.
 
+mod budget;
 mod figures;
 mod findings;
 mod flows;
@@ -130,6 +131,8 @@ pub fn sample(input: SampleInput<'_>) -> Sample {
     let flows = flows::join(&client, &server);
     found.extend(findings::translated(&flows, &found));
 
+    let mut asked = client.report.kernel.clone();
+    budget::join(&mut asked, server.report.kernel.as_ref());
     let whole = client.complete() && server.complete();
     Sample {
         number: input.number,
@@ -139,7 +142,7 @@ pub fn sample(input: SampleInput<'_>) -> Sample {
         figures: own_figures(&groups),
         groups,
         kernel: Sides {
-            client: client.report.kernel.clone(),
+            client: asked,
             server: server.report.kernel.clone(),
         },
         flows: flows::bounded(flows, case),

@@ -12,7 +12,7 @@ use crate::control::stop::{self, Stop};
 use crate::control::wire::Refusal;
 use crate::host::cpus::Cpus;
 use crate::host::placement::{self, Apart};
-use crate::plan::{Case, Family, Proto, RunInvocation};
+use crate::plan::{Case, Family, ProbeUse, Proto, RunInvocation};
 use crate::record::{ErrorReport, Finding, HostFacts, Progress, Run, Sample, Severity};
 use crate::report::live::{self, LiveLine, Position, opening};
 
@@ -22,6 +22,7 @@ use super::interrupt::Interrupts;
 use super::ledger::Ledger;
 use super::local::LocalServer;
 use super::output::Outputs;
+use super::probed;
 use super::{VERSION, boot_id, host_facts, output, path_facts};
 
 /// Code of what a signal ended.
@@ -244,23 +245,17 @@ impl Session<'_> {
 
     /// Runs a case's samples; false where anything ended early.
     async fn case(&mut self, client: &mut Client, index: u32, case: &Case) -> bool {
-        let mut case = case.clone();
+        let mut case = probed::measured(case.clone());
         resolve_size(client, &mut case).await;
         self.ledger.case(&case);
         let mut complete = true;
-        for number in 1..=self.invocation.plan.samples {
+        for number in 1..=self.samples(&case) {
             if self.stop.is_set() || !client.alive() {
                 return false;
             }
-            let request = SampleRequest {
-                case_index: index,
-                sample: number,
-                case: case.clone(),
-                client_cpus: Vec::new(),
-                server_cpus: self.server_cpus.clone(),
-            };
             let started = SystemTime::now();
             self.ledger.open(&case, number, started);
+            let request = self.request(index, number, &case);
             let outcome = self.sample(client, request).await;
             let failed = outcome.error.as_ref().filter(|e| e.code != INTERRUPTED);
             if let Some(refusal) = failed {
@@ -279,7 +274,59 @@ impl Session<'_> {
             complete &= sample.complete;
             self.ledger.close(|result| result.samples.push(sample));
         }
+        self.further(client, index).await;
         complete
+    }
+
+    /// Samples of a case.
+    fn samples(&self, case: &Case) -> u32 {
+        match case.options.probes {
+            ProbeUse::Only => 1,
+            _ => self.invocation.plan.samples,
+        }
+    }
+
+    fn request(&self, index: u32, number: u32, case: &Case) -> SampleRequest {
+        SampleRequest {
+            case_index: index,
+            sample: number,
+            case: case.clone(),
+            client_cpus: Vec::new(),
+            server_cpus: self.server_cpus.clone(),
+        }
+    }
+
+    /// Runs the further sample with the stage probes, where the case gets one. That it fails is
+    /// no fault of the case's.
+    async fn further(&mut self, client: &mut Client, index: u32) {
+        let mut wanted = None;
+        self.ledger.with(|run| {
+            let result = run.cases.last();
+            wanted = result.and_then(|result| probed::further(&result.case, &result.samples));
+        });
+        let Some(case) = wanted else { return };
+        if self.stop.is_set() || !client.alive() {
+            return;
+        }
+        let number = self.samples(&case) + 1;
+        let started = SystemTime::now();
+        let request = self.request(index, number, &case);
+        let mut show = |_: Side, _: &Progress| {};
+        let outcome = client
+            .sample(request, &mut self.factory, &mut show, self.stop.wait())
+            .await;
+        if let Some(refusal) = &outcome.error {
+            log::info!("case `{}`, with stages: {}", case.name, refusal.text);
+        }
+        if !outcome.started {
+            return;
+        }
+        let sample = assembled(&case, number, started, outcome);
+        if sample.complete {
+            self.ledger.close(|result| {
+                result.probed = Some(Box::new(probed::beside(sample, &result.samples)));
+            });
+        }
     }
 
     async fn sample(&mut self, client: &mut Client, request: SampleRequest) -> SampleOutcome {

@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
 
 use crate::control::crew::{Crew, CrewEvent, FLOW_FAILED, FlowKey, Side};
 use crate::control::wire::{Offer, Refusal};
@@ -258,7 +259,8 @@ impl Crew for DataCrew {
     fn adopt(&mut self, key: FlowKey, socket: OwnedFd) -> Result<(), Refusal> {
         self.furnish(&socket)?;
         if let Some(witness) = &mut self.witness {
-            witness.follow(socket.as_fd(), key);
+            let worker = key.flow % self.workers.len() as u32;
+            witness.follow(socket.as_fd(), key, worker);
         }
         let worker = key.flow as usize % self.workers.len();
         let flow = Adopted {
@@ -298,10 +300,21 @@ impl Crew for DataCrew {
             self.furnish(&trial)?;
         }
         self.stage = Stage::Arming(self.workers.len());
+        if let Some((stamps, view)) = self.witness.as_ref().and_then(Witness::stamps) {
+            for worker in 0..self.workers.len() {
+                self.order(worker, Command::Stamps(Arc::clone(&stamps), view))?;
+            }
+        }
         (0..self.workers.len()).try_for_each(|worker| self.order(worker, Command::Arm))
     }
 
     fn start(&mut self) {
+        if let Some(witness) = &mut self.witness {
+            for (index, worker) in self.workers.iter().enumerate() {
+                witness.follow_worker(index as u32, worker.signals.thread());
+            }
+            witness.traffic(self.offer.case.warmup_ns == 0);
+        }
         self.net_before = NetCounters::read("/".as_ref()).ok();
         self.start_ns = monotonic_ns();
         self.stage = Stage::Running;
@@ -356,12 +369,13 @@ impl Crew for DataCrew {
                 .iter()
                 .for_each(|worker| worker.signals.abort());
         }
-        let mut outcomes = Vec::new();
+        let (mut outcomes, mut journeys) = (Vec::new(), Vec::new());
         for (index, worker) in std::mem::take(&mut self.workers).into_iter().enumerate() {
             let (outcome, mut batches) = worker.join();
             self.collector.drain(index, &mut batches);
             match outcome {
-                Some(outcome) => {
+                Some(mut outcome) => {
+                    journeys.extend(outcome.journeys.take());
                     self.collector.add(index, &outcome.remains.rest);
                     outcomes.push(outcome);
                 }
@@ -394,7 +408,7 @@ impl Crew for DataCrew {
             net,
             findings: std::mem::take(&mut self.findings),
             failed: self.failed,
-            kernel: self.witness.take().and_then(Witness::report),
+            kernel: (self.witness.take()).and_then(|w| w.report(&journeys, self.start_ns)),
             client: self.side == Side::Client,
         })
     }

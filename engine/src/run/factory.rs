@@ -132,7 +132,7 @@ impl CrewFactory for Factory {
         if let Some(monitor) = &mut monitor {
             monitor.set_spinning(spins(side, offer));
         }
-        let witness = Witness::load(case.options.probes, name_of(side))?;
+        let witness = Witness::load(side, offer, self.other_side.is_some())?;
         let crew = DataCrew::new(
             side,
             offer,

@@ -65,6 +65,7 @@ impl Ledger {
             run.cases.push(CaseResult {
                 case: case.clone(),
                 samples: Vec::new(),
+                probed: None,
                 error: None,
             });
         });

@@ -3,12 +3,13 @@
 //! | file | what |
 //! |---|---|
 //! | `conductor` | the client's session: every case, every sample, one result |
+//! | `probed` | the further sample with the stage probes |
 //! | `ledger` | the run so far, for whoever ends it |
 //! | `local` | the server in this process, for a run without a host |
 //! | `serving` | `ringperf serve` |
 //! | `factory`, `crew`, `collect`, `options` | the workers behind the control room's traits |
 //! | `engine` | which engine drives a side's sockets, and why |
-//! | `witness` | the kernel's probes and counters around the window |
+//! | `witness`, `stages` | the kernel's probes and counters around the window |
 //! | `side`, `assemble` | what the workers counted, then what both sides counted |
 //! | `output` | the result to the user, to files, to the exit code |
 //! | `interrupt` | signals |
@@ -26,8 +27,10 @@ mod ledger;
 mod local;
 mod options;
 mod output;
+mod probed;
 mod serving;
 mod side;
+mod stages;
 mod witness;
 
 pub use conductor::execute;

@@ -13,6 +13,7 @@ pub mod open;
 mod option;
 pub mod queue;
 pub mod rusage;
+pub mod shared;
 pub mod socket;
 pub mod stdio;
 pub mod tcp_info;

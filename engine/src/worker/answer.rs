@@ -32,6 +32,12 @@ impl<B: Backend> Worker<B> {
         flow.lifetime.received_messages += complete;
         let group = flow.group;
         self.recorder.received(group, self.now, counted, complete);
+        if complete > 0
+            && let Some(journeys) = &mut self.journeys
+            && self.recorder.in_window(self.now)
+        {
+            journeys.asked(f, self.flows[f].number, self.now);
+        }
         for _ in 0..complete {
             self.answer_or_think(f, &event);
         }
@@ -133,6 +139,9 @@ impl<B: Backend> Worker<B> {
         };
         let bytes = self.case.response_bytes;
         self.count_answer(f, bytes);
+        if let Some(journeys) = &self.journeys {
+            journeys.answering();
+        }
         self.backend.send_quiet(
             slot,
             SendFrom::Payload {

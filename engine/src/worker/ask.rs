@@ -242,6 +242,9 @@ impl<B: Backend> Worker<B> {
             flow.window_done += 1;
             self.totals[group].window.done += 1;
             self.recorder.done(group, transaction.start_ns, latency);
+            if let Some(journeys) = &mut self.journeys {
+                journeys.done(self.flows[f].number, transaction.start_ns, self.now);
+            }
         }
     }
 

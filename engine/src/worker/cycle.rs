@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::mpsc::Sender;
 
 use crate::backend::{Backend, Event, Kind, WaitFor};
+use crate::measure::journey::Journeys;
 use crate::measure::recorder::{Marks, Recorder};
 use crate::plan::{Case, Proto, Wait};
 use crate::sys::clock::monotonic_ns;
@@ -89,6 +90,8 @@ pub(super) struct Worker<B> {
     pub(super) listener: Option<(crate::backend::Slot, std::net::IpAddr)>,
     pub(super) free_flows: Vec<u32>,
     pub(super) target: Option<std::net::SocketAddr>,
+    /// Where the time of each transaction went; only with stage probes.
+    pub(super) journeys: Option<Journeys>,
     pub(super) signals: Arc<Signals>,
     pub(super) notes: Sender<Note>,
     pub(super) totals: Vec<TransactionTotals>,
@@ -194,6 +197,9 @@ impl<B: Backend> Worker<B> {
             self.on_time();
             let before = self.now;
             let wait = self.wait_for();
+            if let Some(journeys) = &self.journeys {
+                journeys.handed(self.now);
+            }
             self.backend.wait(wait)?;
             self.now = monotonic_ns();
             let waited = self.now - before;

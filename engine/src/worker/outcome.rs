@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 
 use crate::backend::{Backend, EngineStats};
+use crate::measure::journey::{Journeys, Sums};
 use crate::measure::recorder::Remains;
 use crate::measure::tcp::TcpSample;
 use crate::plan::Proto;
@@ -124,6 +125,8 @@ pub struct WorkerOutcome {
     /// Datagram requests given up so long ago that their answer, had it come since, could have
     /// been taken for a newer one's.
     pub forgotten: u64,
+    /// Where the time of its transactions went; only with stage probes.
+    pub journeys: Option<Sums>,
     /// Where its time went.
     pub time: WorkerTime,
     /// What the engine failed of, where it failed.
@@ -172,6 +175,7 @@ impl<B: Backend> Worker<B> {
             forgotten: self.outstanding.forgotten(),
             time,
             remains: self.recorder.finish(),
+            journeys: self.journeys.and_then(Journeys::into_sums),
             error,
         }
     }

@@ -20,19 +20,26 @@ struct Told {
     waker: Waker,
 }
 
+/// What the worker tells.
+#[derive(Debug)]
+struct Said {
+    limit_reached: AtomicU32,
+    thread: AtomicU32,
+}
+
 /// What the control thread may tell a running worker, and the little that it answers. Read once
 /// a loop, written a handful of times in a sample. Neither shares a cache line with the other, or
 /// with what another worker reads or writes.
 #[derive(Debug)]
 pub struct Signals {
     told: Apart<Told>,
-    limit_reached: Apart<AtomicU32>,
+    said: Apart<Said>,
 }
 
 // Nothing else can lie on the lines of either: both fill theirs, and no line is in both.
 const _: () = {
     assert!(align_of::<Signals>() == 128 && size_of::<Signals>() == 2 * 128);
-    let distance = offset_of!(Signals, told).abs_diff(offset_of!(Signals, limit_reached));
+    let distance = offset_of!(Signals, told).abs_diff(offset_of!(Signals, said));
     assert!(distance >= 128);
 };
 
@@ -46,7 +53,10 @@ impl Signals {
                 stop: AtomicU32::new(0),
                 waker,
             }),
-            limit_reached: Apart(AtomicU32::new(0)),
+            said: Apart(Said {
+                limit_reached: AtomicU32::new(0),
+                thread: AtomicU32::new(0),
+            }),
         };
         Ok((signals, woken))
     }
@@ -81,12 +91,22 @@ impl Signals {
 
     /// The worker's share of a count limit is done, or its streams have ended.
     pub fn set_limit_reached(&self) {
-        self.limit_reached.0.store(1, Ordering::Release);
+        self.said.0.limit_reached.store(1, Ordering::Release);
     }
 
     /// Whether the worker said so.
     pub fn limit_reached(&self) -> bool {
-        self.limit_reached.0.load(Ordering::Acquire) != 0
+        self.said.0.limit_reached.load(Ordering::Acquire) != 0
+    }
+
+    /// The worker's thread has this number.
+    pub fn set_thread(&self, number: u32) {
+        self.said.0.thread.store(number, Ordering::Release);
+    }
+
+    /// Number of the worker's thread, once it runs.
+    pub fn thread(&self) -> Option<u32> {
+        Some(self.said.0.thread.load(Ordering::Acquire)).filter(|number| *number != 0)
     }
 
     fn wake(&self) {

@@ -7,7 +7,10 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 
+use nix::unistd::gettid;
+
 use crate::backend::Backend;
+use crate::measure::journey::{Journeys, Stamps, View};
 use crate::measure::recorder::{BatchReader, Recorder, RecorderPlan};
 use crate::plan::{Case, Limit, Load, Proto, Traffic};
 use crate::sockets::Sockets;
@@ -75,6 +78,8 @@ pub enum Command {
     Listener(OwnedFd, IpAddr),
     /// Where to connect.
     Target(SocketAddr),
+    /// The stamps of the kernel's programs, and what of them this worker is to read.
+    Stamps(Arc<Stamps>, View),
     /// No more flows come: get ready.
     Arm,
 }
@@ -177,6 +182,7 @@ pub(super) struct Belongings {
     pub(super) flows: Vec<Adopted>,
     pub(super) listener: Option<(OwnedFd, IpAddr)>,
     pub(super) target: Option<SocketAddr>,
+    pub(super) stamps: Option<(Arc<Stamps>, View)>,
 }
 
 fn live(
@@ -194,12 +200,14 @@ fn live(
         let _ = says.send(Note::Refused(5, "cpu-not-allowed".into(), text));
         return None;
     }
+    signals.set_thread(u32::try_from(gettid().as_raw()).unwrap_or(0));
     let mut belongings = Belongings::default();
     loop {
         match orders.recv() {
             Ok(Command::Adopt(flow)) => belongings.flows.push(flow),
             Ok(Command::Listener(socket, peer)) => belongings.listener = Some((socket, peer)),
             Ok(Command::Target(target)) => belongings.target = Some(target),
+            Ok(Command::Stamps(stamps, view)) => belongings.stamps = Some((stamps, view)),
             Ok(Command::Arm) => break,
             Err(_) => return None,
         }
@@ -246,9 +254,16 @@ fn live(
 pub(super) fn work<B: Backend>(
     plan: &WorkerPlan,
     mut worker: Worker<B>,
-    belongings: Belongings,
+    mut belongings: Belongings,
     woken: OwnedFd,
 ) -> Option<WorkerOutcome> {
+    let udp = plan.case.proto == Proto::Udp;
+    let flows = (worker.flows.len(), plan.case.flows);
+    let stamps = belongings.stamps.take();
+    let at_once = plan.engine == EngineKind::Sockets && !udp;
+    worker.journeys = stamps.map(|(stamps, view)| {
+        Journeys::new(stamps, view, udp, plan.index, flows).sending_at_once(at_once)
+    });
     if let Err(error) = worker.settle(belongings, woken) {
         let text = format!(
             "worker {}: sockets could not be set up: {error}",
@@ -382,6 +397,7 @@ pub(super) fn assemble<B: Backend>(
         listener: None,
         free_flows: (0..accepting as u32).collect(),
         target: None,
+        journeys: None,
         totals: vec![TransactionTotals::default(); case.groups.len()],
         spans: vec![Span::default(); case.groups.len()],
         tally: Tally::default(),

@@ -1,7 +1,7 @@
 //! What the kernel said of our flows: drops, retransmissions, resets, stages, and what could not
 //! be watched.
 
-use super::wrap;
+use super::{budget, wrap};
 use crate::record::{CaseResult, HostFacts, KernelReport, Run, Sample};
 
 /// Width of the labels.
@@ -22,7 +22,14 @@ pub(super) fn lines(run: &Run, width: usize) -> String {
     let one_machine = on_one_machine(run);
     let mut said: Vec<Said<'_>> = Vec::new();
     for case in &run.cases {
-        for sample in &case.samples {
+        for (sides, text) in budget::texts(case) {
+            add(&mut said, sides, text, &case.case.name);
+        }
+        let further = case.probed.iter().map(|probed| &probed.sample);
+        for sample in case.samples.iter().chain(further) {
+            for (sides, text) in held(sample) {
+                add(&mut said, sides, text, &case.case.name);
+            }
             for (sides, text) in of_sample(sample, one_machine) {
                 add(&mut said, sides, text, &case.case.name);
             }
@@ -116,6 +123,29 @@ fn of_sample(sample: &Sample, one_machine: bool) -> Vec<(&'static str, String)> 
     said
 }
 
+/// What TCP was held back by, which is no queue's doing: of the time with data outstanding, from
+/// a hundredth on.
+fn held(sample: &Sample) -> Vec<(&'static str, String)> {
+    let watched = sample.kernel.client.is_some() || sample.kernel.server.is_some();
+    let groups = sample.groups.iter().filter(|_| watched);
+    let reports = groups.filter_map(|group| group.figures.tcp.as_ref());
+    let both = reports.flat_map(|tcp| [("client", &tcp.client), ("server", &tcp.server)]);
+    let mut texts = Vec::new();
+    for (side, tcp) in both.filter_map(|(side, tcp)| Some((side, tcp.as_ref()?))) {
+        for (limited_us, by) in [
+            (tcp.receiver_limited_us, "the receiver's window"),
+            (tcp.send_buffer_limited_us, "its send buffer"),
+        ] {
+            if limited_us > 0 && limited_us * 100 >= tcp.busy_us {
+                let share = limited_us as f64 * 100.0 / tcp.busy_us.max(1) as f64;
+                let text = format!("held back {share:.0} % of the time by {by}");
+                texts.push((side, text));
+            }
+        }
+    }
+    texts
+}
+
 /// How a line begins that says why nothing is watched.
 const NOT_WATCHED: &str = "not watched: ";
 
@@ -145,6 +175,14 @@ fn texts(report: &KernelReport) -> Vec<String> {
             report.listen_drops.ours,
             "handshakes dropped by a full listen queue",
         ),
+        (
+            report.ring_handed_off.ours,
+            "requests that went to threads of io_uring's own",
+        ),
+        (
+            report.ring_overflows.ours,
+            "completions that found the queue of an io_uring full",
+        ),
     ] {
         if count > 0 {
             texts.push(format!("{count} {what} in the window"));
@@ -154,7 +192,7 @@ fn texts(report: &KernelReport) -> Vec<String> {
         report
             .stages
             .iter()
-            .filter(|stage| stage.count > 0)
+            .filter(|stage| stage.count > 0 && report.budget.is_empty())
             .map(|stage| {
                 format!(
                     "{} {}: mean {:.1} us, p50 {:.1}, p99 {:.1}, {} times",
@@ -180,8 +218,36 @@ fn texts(report: &KernelReport) -> Vec<String> {
 mod tests {
     use super::*;
     use crate::record::{
-        DropReport, KernelReport, RetransmitReport, Unavailable, UnavailableStatus, canned,
+        DropReport, KernelReport, RetransmitReport, Sides, TcpReport, Unavailable,
+        UnavailableStatus, canned,
     };
+
+    #[test]
+    fn what_held_tcp_back_is_no_queue() {
+        let mut run = canned::tour();
+        let sample = &mut run.cases[0].samples[0];
+        let tcp = TcpReport {
+            busy_us: 1_000_000,
+            receiver_limited_us: 250_000,
+            send_buffer_limited_us: 9_999,
+            ..TcpReport::default()
+        };
+        sample.groups[0].figures.tcp = Some(Sides {
+            client: Some(tcp),
+            server: None,
+        });
+        assert_eq!(lines(&run, 200), "");
+        run.cases[0].samples[0].kernel.client = Some(KernelReport {
+            attached: vec!["kfree_skb".to_string()],
+            ..KernelReport::default()
+        });
+        let text = lines(&run, 200);
+        assert!(
+            text.contains("client: held back 25 % of the time by the receiver's window"),
+            "{text}"
+        );
+        assert!(!text.contains("send buffer"), "{text}");
+    }
 
     #[test]
     fn drops_and_causes_of_our_flows_are_said_and_others_are_not() {
