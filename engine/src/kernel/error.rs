@@ -14,7 +14,7 @@ pub enum KernelError {
         text: String,
     },
     /// The kernel refused an access.
-    #[error("cannot use the probes' map `{name}`: {source}")]
+    #[error("cannot use the probes' map `{name}`: {}", causes(source))]
     Map {
         /// Map.
         name: &'static str,
@@ -30,4 +30,15 @@ pub enum KernelError {
     /// A map of the programs cannot be mapped into memory.
     #[error("cannot map the probes' records into memory: {0}")]
     Mapping(std::io::Error),
+}
+
+/// An error with its causes on one line.
+pub(super) fn causes(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(error) = source {
+        text.push_str(&format!(": {error}"));
+        source = error.source();
+    }
+    text
 }

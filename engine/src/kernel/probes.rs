@@ -11,12 +11,15 @@ use ringperf_ebpf::layout::{self, Stamp};
 use ringperf_ebpf::programs::{SLOW_PATH, STAGES};
 
 use super::attach::attach;
+use super::error::causes;
 use super::maps::{FlowTag, Maps, Place};
 use super::meter::Meter;
 use super::report;
 use super::snapshot::Snapshot;
 use super::{KernelError, Names};
-use crate::record::{CostReport, CounterReport, KernelReport, Unavailable, UnavailableStatus};
+use crate::record::{
+    CostReport, CounterReport, Finding, KernelReport, Severity, Unavailable, UnavailableStatus,
+};
 use crate::sys::shared::SharedWords;
 
 /// Which programs.
@@ -61,6 +64,8 @@ pub struct ProbeRequest {
 /// What is loaded. Dropping it detaches everything; a killed process leaves nothing either.
 pub struct Probes {
     loaded: Option<Loaded>,
+    /// How many flows could not be marked, and the first reason.
+    unwatched: Option<(u32, String)>,
     attached: Vec<String>,
     /// Stamps of the attached programs.
     stamps: Vec<Stamp>,
@@ -86,6 +91,7 @@ impl Probes {
     pub fn load(request: ProbeRequest) -> Probes {
         let mut probes = Probes {
             loaded: None,
+            unwatched: None,
             attached: Vec::new(),
             stamps: Vec::new(),
             set: request.set,
@@ -143,9 +149,11 @@ impl Probes {
     ///
     /// Where the kernel refuses; without any probe attached there is nothing to do.
     pub fn follow(&mut self, socket: BorrowedFd<'_>, tag: FlowTag) -> Result<(), KernelError> {
-        self.loaded
+        let followed = self
+            .loaded
             .as_mut()
-            .map_or(Ok(()), |loaded| loaded.maps.follow(socket, tag))
+            .map_or(Ok(()), |loaded| loaded.maps.follow(socket, tag));
+        self.noted(followed)
     }
 
     /// Gives a socket, and what a listener accepts from now on, a place for its stamps, until it
@@ -155,9 +163,30 @@ impl Probes {
     ///
     /// Where the kernel refuses; without any probe attached there is nothing to do.
     pub fn place(&mut self, socket: BorrowedFd<'_>, place: Place) -> Result<(), KernelError> {
-        self.loaded
+        let placed = self
+            .loaded
             .as_mut()
-            .map_or(Ok(()), |loaded| loaded.maps.place(socket, place))
+            .map_or(Ok(()), |loaded| loaded.maps.place(socket, place));
+        self.noted(placed)
+    }
+
+    /// Keeps in mind that a flow is not watched.
+    fn noted(&mut self, result: Result<(), KernelError>) -> Result<(), KernelError> {
+        if let Err(error) = &result {
+            let (count, _) = self.unwatched.get_or_insert_with(|| (0, error.to_string()));
+            *count += 1;
+        }
+        result
+    }
+
+    /// The flows that are not watched although programs are attached: what was counted is not of
+    /// all flows.
+    pub fn unwatched(&self) -> Option<Finding> {
+        let (count, reason) = self.unwatched.as_ref()?;
+        let text = format!(
+            "{count} flows are not watched by the probes, and what they count lacks them: {reason}"
+        );
+        Some(Finding::new(Severity::Warning, "flows-unwatched", text))
     }
 
     /// Follows a thread as the worker of this number: when it could run and when it did. False
@@ -356,15 +385,4 @@ fn refused(error: &EbpfError) -> bool {
         _ => return false,
     };
     matches!(io_error.raw_os_error(), Some(libc::EPERM | libc::EACCES))
-}
-
-/// An error with its causes on one line.
-fn causes(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(error) = source {
-        text.push_str(&format!(": {error}"));
-        source = error.source();
-    }
-    text
 }

@@ -249,15 +249,15 @@ impl Recorder {
         }
     }
 
-    /// Counts sent payload at the instant.
+    /// Counts sent payload at the instant; whether that is in the window.
     #[inline]
-    pub fn sent(&mut self, group: usize, at_ns: u64, bytes: u64, messages: u64) {
-        let life = &mut self.lifetime[group];
-        life.sent_bytes += bytes;
-        life.sent_messages += messages;
-        if self.in_window(at_ns) {
+    pub fn sent(&mut self, group: usize, at_ns: u64, bytes: u64, messages: u64) -> bool {
+        self.sent_life(group, bytes, messages);
+        let inside = self.in_window(at_ns);
+        if inside {
             self.sent_in_window(group, at_ns, bytes, messages);
         }
+        inside
     }
 
     /// Counts received payload at the instant.
@@ -302,12 +302,16 @@ impl Recorder {
         cell[1] += messages;
     }
 
-    /// A transaction has its whole answer now; whether that is in the window.
+    /// A transaction has its whole answer of so many bytes now; whether that is in the window.
     #[inline]
-    pub fn completed(&mut self, group: usize, now_ns: u64) -> bool {
+    pub fn completed(&mut self, group: usize, now_ns: u64, bytes: u64) -> bool {
+        self.received_life(group, bytes, 1);
         let inside = self.in_window(now_ns);
         if inside {
-            self.cell(group, now_ns)[5] += 1;
+            let cell = self.cell(group, now_ns);
+            cell[2] += bytes;
+            cell[3] += 1;
+            cell[5] += 1;
         }
         inside
     }

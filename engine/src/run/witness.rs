@@ -159,7 +159,9 @@ impl Witness {
         self.take();
         let counters = before.moved(&Reading::of_this_host());
         let mut report = self.probes.report(&self.intervals, counters);
+        report.findings.extend(self.probes.unwatched());
         if let Some(stages) = &self.stages {
+            report.findings.extend(stages.with(Probes::unwatched));
             stages.add_to(&mut report);
         }
         self.report = Some(report);

@@ -53,7 +53,6 @@ impl<B: Backend> Worker<B> {
         flow.lifetime.sent_messages += 1;
         let group = flow.group;
         self.totals[group].lifetime.started += 1;
-        self.recorder.sent_life(group, bytes, 1);
         if inside {
             let requests = &mut self.flows[f].window_requests;
             if requests.is_empty() {
@@ -62,10 +61,9 @@ impl<B: Backend> Worker<B> {
             requests.end = sequence + 1;
             self.totals[group].window.started += 1;
         }
-        if self.recorder.in_window(self.now) {
+        if self.recorder.sent(group, self.now, bytes, 1) {
             self.flows[f].window.sent_bytes += bytes;
             self.flows[f].window.sent_messages += 1;
-            self.recorder.sent_in_window(group, self.now, bytes, 1);
         }
         sequence
     }
@@ -230,13 +228,11 @@ impl<B: Backend> Worker<B> {
         let group = flow.group;
         self.totals[group].lifetime.done += 1;
         self.totals[group].lifetime.completed += 1;
-        self.recorder.received_life(group, bytes, 1);
         // What is received in the window is its throughput; what began in it, its latency.
-        if self.recorder.completed(group, self.now) {
+        if self.recorder.completed(group, self.now, bytes) {
             flow.window.received_bytes += bytes;
             flow.window.received_messages += 1;
             self.totals[group].window.completed += 1;
-            self.recorder.received_in_window(group, self.now, bytes, 1);
         }
         if inside {
             flow.window_done += 1;

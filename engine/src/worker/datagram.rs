@@ -166,7 +166,8 @@ impl<B: Backend> Worker<B> {
         let group = flow.group;
         self.spans[group].ended(self.now);
         if !self.choices.headers {
-            return self.recorder.sent(group, self.now, bytes, messages);
+            self.recorder.sent(group, self.now, bytes, messages);
+            return;
         }
         self.recorder.sent_life(group, bytes, messages);
         if used.phase == Phase::Window as u8 {

@@ -16,6 +16,11 @@ pub struct Kernel {
     /// Whether every check boots it.
     #[serde(default)]
     pub always: bool,
+    /// Whether its machine has cmpxchg16b. Without it kernels from 7.x on have no memory for what
+    /// programs keep with a socket (kmalloc_nolock); with it 6.12 panicked now and then under
+    /// emulation.
+    #[serde(default)]
+    pub cx16: bool,
     /// Stages that TCP transactions show on both sides.
     pub tcp: Vec<String>,
     /// Stages that UDP transactions show on both sides.

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 
+use super::expected::Kernel;
 use crate::exec::{Show, run};
 
 /// Longest that one machine may live. Emulated it takes 15 to 40 s.
@@ -111,26 +112,17 @@ fn paths(listed: &str) -> Vec<PathBuf> {
 /// # Errors
 ///
 /// Where QEMU fails or the machine does not power off in time.
-pub fn boot(kernel: &Path, disk: &Path) -> Result<String> {
+pub fn boot(kernel: &Kernel, image: &Path, disk: &Path) -> Result<String> {
     let mut qemu = Command::new("qemu-system-x86_64");
-    // Emulated, so that it works where there is no KVM or no right to it. Without cx16: kernels
-    // from 6.12 on panicked now and then under this emulator with it.
-    qemu.args([
-        "-accel",
-        "tcg",
-        "-cpu",
-        "max,-cx16",
-        "-smp",
-        "1",
-        "-m",
-        "768",
-    ])
-    .args(["-nographic", "-no-reboot", "-net", "none"])
-    .arg("-kernel")
-    .arg(kernel)
-    .arg("-initrd")
-    .arg(disk)
-    .args(["-append", "console=ttyS0 quiet panic=-1 rdinit=/init"]);
+    // Emulated, so that it works where there is no KVM or no right to it.
+    let cpu = if kernel.cx16 { "max" } else { "max,-cx16" };
+    qemu.args(["-accel", "tcg", "-cpu", cpu, "-smp", "1", "-m", "768"])
+        .args(["-nographic", "-no-reboot", "-net", "none"])
+        .arg("-kernel")
+        .arg(kernel)
+        .arg("-initrd")
+        .arg(disk)
+        .args(["-append", "console=ttyS0 quiet panic=-1 rdinit=/init"]);
     let printed = run(qemu, LIMIT, Show::No)?;
     ensure!(printed.success, "qemu: {}", printed.stderr);
     Ok(printed.stdout.replace('\r', ""))

@@ -115,7 +115,7 @@ fn boot_each(root: &Path, kernels: &[&Kernel], keep: Option<&Path>) -> Result<Ou
             }
         };
         let began = Instant::now();
-        let problems = match guest::boot(&image, &disk) {
+        let problems = match guest::boot(kernel, &image, &disk) {
             Ok(printed) => {
                 if let Some(folder) = keep {
                     std::fs::create_dir_all(folder)?;

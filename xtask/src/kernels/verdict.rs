@@ -77,13 +77,16 @@ fn of_probes(name: &str, sample: &Value, wanted: &[String]) -> Vec<String> {
                 problems.push(format!("{name}, {side}: {missing}"));
             }
         }
-        for stage in wanted {
-            let seen = list(&kernel["stages"])
-                .iter()
-                .any(|s| s["stage"] == stage.as_str() && s["count"].as_u64() > Some(0));
-            if !seen {
-                problems.push(format!("{name}, {side}: no {stage}"));
-            }
+        for finding in list(&kernel["findings"]) {
+            problems.push(format!("{name}, {side}: {}", finding["text"]));
+        }
+    }
+    // Both sides are one machine, where the asking side tells of the whole way.
+    let stages = list(&sample["kernel"]["client"]["stages"]);
+    for stage in wanted {
+        let counted = |s: &Value| s["stage"] == stage.as_str() && s["count"].as_u64() > Some(0);
+        if !stages.iter().any(counted) {
+            problems.push(format!("{name}: no {stage}"));
         }
     }
     problems
@@ -104,6 +107,7 @@ mod tests {
             version: "6.1".to_string(),
             suite: "bookworm".to_string(),
             always: true,
+            cx16: false,
             tcp: vec!["queue".to_string()],
             udp: vec!["queue".to_string()],
         }
@@ -112,6 +116,7 @@ mod tests {
     fn document() -> Value {
         let side = json!({
             "attached": ["kfree_skb"],
+            "findings": [],
             "unavailable": [{"program": "x", "status": {"not-supported": {"since": "6.16"}}}],
             "stages": [{"stage": "queue", "count": 3}],
         });
@@ -163,7 +168,7 @@ mod tests {
             (
                 "/cases/0/samples/0/kernel/client/stages/0/count",
                 json!(0),
-                "client: no queue",
+                "one: no queue",
             ),
             (
                 "/cases/0/samples/0/kernel/client/unavailable/0/status",
