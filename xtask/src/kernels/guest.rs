@@ -119,7 +119,7 @@ pub fn boot(kernel: &Kernel, image: &Path, disk: &Path) -> Result<String> {
     qemu.args(["-accel", "tcg", "-cpu", cpu, "-smp", "1", "-m", "768"])
         .args(["-nographic", "-no-reboot", "-net", "none"])
         .arg("-kernel")
-        .arg(kernel)
+        .arg(image)
         .arg("-initrd")
         .arg(disk)
         .args(["-append", "console=ttyS0 quiet panic=-1 rdinit=/init"]);
