@@ -3,10 +3,11 @@
 use std::os::fd::BorrowedFd;
 use std::os::linux::fs::MetadataExt;
 use std::path::Path;
+use std::sync::OnceLock;
 
 use aya::maps::MapError;
 use aya::sys::SyscallError;
-use aya::{Btf, Ebpf, EbpfError, EbpfLoader, VerifierLogLevel};
+use aya::{Btf, BtfError, Ebpf, EbpfError, EbpfLoader, VerifierLogLevel};
 use ringperf_ebpf::layout::{self, Stamp};
 use ringperf_ebpf::programs::{SLOW_PATH, STAGES};
 
@@ -74,7 +75,6 @@ pub struct Probes {
     /// Counting of the programs' time; none where it was not asked for.
     meter: Option<Meter>,
     last: Snapshot,
-    names: Option<Names>,
 }
 
 /// The object's maps and programs in the kernel.
@@ -98,10 +98,9 @@ impl Probes {
             unavailable: Vec::new(),
             meter: None,
             last: Snapshot::default(),
-            names: None,
         };
         match load_object(request.set) {
-            Ok((btf, loaded)) => probes.attach_all(&btf, loaded, request.without.as_deref()),
+            Ok((btf, loaded)) => probes.attach_all(btf, loaded, request.without.as_deref()),
             Err(unavailable) => probes.unavailable.push(unavailable),
         }
         if request.cost && probes.loaded.is_some() {
@@ -281,8 +280,7 @@ impl Probes {
         counters: Vec<CounterReport>,
     ) -> KernelReport {
         let root = Path::new("/");
-        let names = self.names.get_or_insert_with(|| Names::read(root));
-        let mut report = report::report(root, names, intervals);
+        let mut report = report::report(root, names(), intervals);
         report.attached.clone_from(&self.attached);
         report.unavailable.clone_from(&self.unavailable);
         report.listen_drops = report::listen_drops(&counters);
@@ -323,9 +321,25 @@ impl Probes {
     }
 }
 
+/// The running kernel's type information. Megabytes are read and sorted for it, and it stays as it
+/// is while the kernel runs: once is enough, however many samples there are.
+fn kernel_types() -> Result<&'static Btf, BtfError> {
+    static TYPES: OnceLock<Btf> = OnceLock::new();
+    match TYPES.get() {
+        Some(types) => Ok(types),
+        None => Btf::from_sys_fs().map(|types| TYPES.get_or_init(|| types)),
+    }
+}
+
+/// The names of the running kernel, read once.
+fn names() -> &'static Names {
+    static NAMES: OnceLock<Names> = OnceLock::new();
+    NAMES.get_or_init(|| Names::read(Path::new("/")))
+}
+
 /// Loads the object's maps, or says why not.
-fn load_object(set: ProbeSet) -> Result<(Btf, Loaded), Unavailable> {
-    let btf = Btf::from_sys_fs().map_err(|e| Unavailable {
+fn load_object(set: ProbeSet) -> Result<(&'static Btf, Loaded), Unavailable> {
+    let btf = kernel_types().map_err(|e| Unavailable {
         program: "all".to_string(),
         status: UnavailableStatus::NotSupported {
             since: "5.4 with CONFIG_DEBUG_INFO_BTF".into(),
@@ -346,7 +360,7 @@ fn load_object(set: ProbeSet) -> Result<(Btf, Loaded), Unavailable> {
         loader.map_max_entries(layout::MAP_RECORDS, records);
     }
     let mut ebpf = loader
-        .btf(Some(&btf))
+        .btf(Some(btf))
         .verifier_log_level(VerifierLogLevel::VERBOSE | VerifierLogLevel::STATS)
         .load(ringperf_ebpf::OBJECT)
         .map_err(|e| object_unavailable(&e))?;
@@ -381,7 +395,7 @@ fn refused(error: &EbpfError) -> bool {
     let io_error = match error {
         EbpfError::MapError(MapError::CreateError { io_error, .. }) => io_error,
         EbpfError::MapError(MapError::SyscallError(SyscallError { io_error, .. })) => io_error,
-        EbpfError::BtfError(aya::BtfError::LoadError { io_error, .. }) => io_error,
+        EbpfError::BtfError(BtfError::LoadError { io_error, .. }) => io_error,
         _ => return false,
     };
     matches!(io_error.raw_os_error(), Some(libc::EPERM | libc::EACCES))

@@ -30,6 +30,9 @@ const WAKE_NS: u64 = 50_000;
 /// Most messages that become due in one round of the loop.
 const DUE_A_ROUND: u32 = 4096;
 
+/// Longest that a poll which finds nothing can take on its CPU, nanoseconds: what is beyond went
+/// to another thread.
+const POLL_NS: u64 = 50_000;
 /// Rounds of a spinning loop between two yields: some tens of microseconds.
 const ROUNDS_TO_YIELD: u64 = 64;
 
@@ -208,7 +211,7 @@ impl<B: Backend> Worker<B> {
             if wait == WaitFor::Nothing {
                 // A poll that brought something was work, and the last of all waits for nothing.
                 let spun = !any && self.stage != Stage::Done;
-                self.tally.spun_ns += if spun { waited } else { 0 };
+                self.tally.spun_ns += if spun { waited.min(POLL_NS) } else { 0 };
                 self.let_others_run();
             }
         }
