@@ -25,12 +25,16 @@ pub(super) fn lines(run: &Run, width: usize) -> String {
         for (sides, text) in budget::texts(case) {
             add(&mut said, sides, text, &case.case.name);
         }
-        let further = case.probed.iter().map(|probed| &probed.sample);
-        for sample in case.samples.iter().chain(further) {
-            for (sides, text) in held(sample) {
-                add(&mut said, sides, text, &case.case.name);
-            }
-            for (sides, text) in of_sample(sample, one_machine) {
+        let further = case.probed.iter().map(|probed| (&probed.sample, true));
+        let measured = case.samples.iter().map(|sample| (sample, false));
+        for (sample, further) in measured.chain(further) {
+            let seen = of_sample(sample, one_machine);
+            for (sides, text) in held(sample).into_iter().chain(seen) {
+                // Its events are not those behind the figures.
+                let text = match further && !text.starts_with(NOT_WATCHED) {
+                    true => format!("{FURTHER}{text}"),
+                    false => text,
+                };
                 add(&mut said, sides, text, &case.case.name);
             }
         }
@@ -56,6 +60,9 @@ pub(super) fn lines(run: &Run, width: usize) -> String {
         .flat_map(|text| wrap("kernel", LABEL, text, width));
     wrapped.collect::<Vec<String>>().join("\n")
 }
+
+/// Of the further sample with the stages.
+const FURTHER: &str = "probed sample: ";
 
 /// Who saw it, where both did.
 const BOTH: &str = "client and server";
@@ -218,9 +225,33 @@ fn texts(report: &KernelReport) -> Vec<String> {
 mod tests {
     use super::*;
     use crate::record::{
-        DropReport, KernelReport, RetransmitReport, Sides, TcpReport, Unavailable,
+        DropReport, KernelReport, ProbedSample, RetransmitReport, Sides, TcpReport, Unavailable,
         UnavailableStatus, canned,
     };
+
+    #[test]
+    fn events_of_the_probed_sample_are_not_those_behind_the_figures() {
+        let mut run = canned::tour();
+        let mut sample = run.cases[0].samples[0].clone();
+        sample.kernel.client = Some(KernelReport {
+            drops: vec![DropReport {
+                reason: "SOCKET_RCVBUFF".to_string(),
+                ours: 3,
+                ..DropReport::default()
+            }],
+            ..KernelReport::default()
+        });
+        run.cases[0].samples[0] = sample.clone();
+        run.cases[0].probed = Some(Box::new(ProbedSample {
+            sample,
+            rate_change: None,
+            p50_change_ns: None,
+        }));
+        let text = lines(&run, 200);
+        assert!(text.contains("client: dropped 3 packets"), "{text}");
+        let further = "client: probed sample: dropped 3 packets";
+        assert!(text.contains(further), "{text}");
+    }
 
     #[test]
     fn what_held_tcp_back_is_no_queue() {
