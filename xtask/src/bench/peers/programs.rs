@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
+use anyhow::Result;
+
 use crate::exec::{Show, run};
 
 /// Longest that a program may take to say what it is.
@@ -53,11 +55,15 @@ impl Programs {
         if let Some(said) = self.said.borrow().get(&key) {
             return said.clone();
         }
-        let mut command = Command::new(path);
-        command.args(arguments);
-        let said = run(command, LIMIT, Show::No)
-            .map(|finished| finished.stdout + &finished.stderr)
-            .unwrap_or_default();
+        let say = || -> Result<String> {
+            // Some leave logs where they are, whatever they are asked.
+            let scratch = tempfile::tempdir()?;
+            let mut command = Command::new(path);
+            command.current_dir(scratch.path()).args(arguments);
+            let finished = run(command, LIMIT, Show::No)?;
+            Ok(finished.stdout + &finished.stderr)
+        };
+        let said = say().unwrap_or_default();
         self.said.borrow_mut().insert(key, said.clone());
         said
     }
