@@ -8,7 +8,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use super::buffers::Receiver;
 use super::input::RECEIVE_BATCH;
 use super::output::{Memory, SEND_BATCH};
-use super::sends::{NONE, Sends};
+use super::sends::Sends;
 use super::slots::{Role, Slots};
 use super::zerocopy::ZeroCopy;
 use crate::backend::{
@@ -210,7 +210,7 @@ impl Sockets {
         while let Some(slot) = self.unwatched.pop() {
             let entry = self.slots.get_mut(slot);
             entry.in_unwatched = false;
-            let sends = entry.first_send != NONE || entry.owed > 0;
+            let sends = !entry.sends.is_empty() || entry.owed > 0;
             let needed = entry.wanted || entry.connecting || sends;
             if entry.socket.is_none() || entry.watched != 0 || !needed {
                 continue;
@@ -524,7 +524,7 @@ impl Backend for Sockets {
 
     fn take(&mut self, slot: Slot) -> Option<OwnedFd> {
         let entry = self.slots.get(slot);
-        let sends = entry.first_send != NONE || entry.first_lent != NONE;
+        let sends = !entry.sends.is_empty() || !entry.lent.is_empty();
         let idle = !sends && !entry.wanted && !entry.stopping;
         if !idle || entry.connecting || entry.closing {
             return None;

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::os::fd::AsFd;
 
 use super::engine::{QUANTUM, Sockets, cost, errno};
-use super::sends::{NONE, Outgoing};
+use super::sends::Outgoing;
 use super::slots::Role;
 use super::zerocopy::is_exhausted;
 use crate::backend::{Event, Kind, SendFrom, Slot};
@@ -65,7 +65,7 @@ impl Sockets {
         if entry.closing {
             return;
         }
-        let first = entry.first_send == NONE;
+        let first = entry.sends.is_empty();
         let mut send = Outgoing::new(slot, None, from);
         if first && entry.writable && !entry.connecting {
             match self.try_send(&send) {
@@ -149,8 +149,8 @@ impl Sockets {
 
     /// Sends several datagrams by one call. Gives what that cost.
     fn push_datagrams(&mut self, slot: Slot) -> u32 {
-        let first = self.slots.get(slot).first_send;
-        if first == NONE {
+        let queue = self.slots.get(slot).sends;
+        if queue.is_empty() {
             return 0;
         }
         let mut lent = self.zerocopy.has_notices();
@@ -196,7 +196,7 @@ impl Sockets {
     fn send_datagrams(&mut self, slot: Slot, zerocopy: bool) -> io::Result<usize> {
         self.enters += 1;
         let (sends, memory) = (&self.sends, &self.memory);
-        let first = self.slots.get(slot).first_send;
+        let first = self.slots.get(slot).sends.first;
         let datagrams = sends.queue(first).map(|send| memory.rest(send));
         let socket = self.slots.socket(slot);
         self.send_batch.send(socket, datagrams, zerocopy)

@@ -6,6 +6,24 @@ use crate::backend::{SendFrom, Slot};
 /// End of a queue.
 pub(super) const NONE: u32 = u32::MAX;
 
+/// Both ends of a queue in the table.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Queue {
+    pub(super) first: u32,
+    pub(super) last: u32,
+}
+
+impl Queue {
+    pub(super) const EMPTY: Queue = Queue {
+        first: NONE,
+        last: NONE,
+    };
+
+    pub(super) fn is_empty(self) -> bool {
+        self.first == NONE
+    }
+}
+
 /// A send that is not done.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Outgoing {
@@ -62,44 +80,29 @@ impl Sends {
 
     /// Puts a send at the end of its socket's queue.
     pub(super) fn push(&mut self, slots: &mut Slots, send: Outgoing) {
+        self.append(&mut slots.get_mut(send.slot).sends, send);
+    }
+
+    fn append(&mut self, queue: &mut Queue, send: Outgoing) {
         let index = self.free.pop();
         let index = index.expect("more sends in flight than Setup::operations");
-        let entry = slots.get_mut(send.slot);
-        match entry.last_send {
-            NONE => entry.first_send = index,
+        match queue.last {
+            NONE => queue.first = index,
             last => self.entries[last as usize].next = index,
         }
-        entry.last_send = index;
+        queue.last = index;
         self.entries[index as usize] = Outgoing { next: NONE, ..send };
     }
 
     /// Takes the first send of a socket's queue out.
     pub(super) fn pop(&mut self, slots: &mut Slots, slot: Slot) -> Option<Outgoing> {
-        let entry = slots.get_mut(slot);
-        let index = entry.first_send;
-        if index == NONE {
-            return None;
-        }
-        let send = self.entries[index as usize];
-        entry.first_send = send.next;
-        if send.next == NONE {
-            entry.last_send = NONE;
-        }
-        self.free.push(index);
-        Some(send)
+        self.take(&mut slots.get_mut(slot).sends, |_| true)
     }
 
-    /// Puts a send that went at the end of its socket's queue of those whose buffers are lent.
+    /// Puts a send that went at the end of its socket's queue of those whose buffers are lent. Its
+    /// place in the table has just become free.
     pub(super) fn lend(&mut self, slots: &mut Slots, send: Outgoing) {
-        let index = self.free.pop();
-        let index = index.expect("its place in the table has just become free");
-        let entry = slots.get_mut(send.slot);
-        match entry.last_lent {
-            NONE => entry.first_lent = index,
-            last => self.entries[last as usize].next = index,
-        }
-        entry.last_lent = index;
-        self.entries[index as usize] = Outgoing { next: NONE, ..send };
+        self.append(&mut slots.get_mut(send.slot).lent, send);
     }
 
     /// Takes the first send that is wanted out of a socket's queue of those lent.
@@ -109,18 +112,21 @@ impl Sends {
         slot: Slot,
         wanted: impl Fn(&Outgoing) -> bool,
     ) -> Option<Outgoing> {
-        let entry = slots.get_mut(slot);
-        let (mut before, mut at) = (NONE, entry.first_lent);
+        self.take(&mut slots.get_mut(slot).lent, wanted)
+    }
+
+    fn take(&mut self, queue: &mut Queue, wanted: impl Fn(&Outgoing) -> bool) -> Option<Outgoing> {
+        let (mut before, mut at) = (NONE, queue.first);
         while at != NONE && !wanted(&self.entries[at as usize]) {
             (before, at) = (at, self.entries[at as usize].next);
         }
         let send = *self.entries.get(at as usize)?;
         match before {
-            NONE => entry.first_lent = send.next,
+            NONE => queue.first = send.next,
             before => self.entries[before as usize].next = send.next,
         }
         if send.next == NONE {
-            entry.last_lent = before;
+            queue.last = before;
         }
         self.free.push(at);
         Some(send)
@@ -128,7 +134,7 @@ impl Sends {
 
     /// The first send of a socket's queue.
     pub(super) fn first_mut(&mut self, slots: &Slots, slot: Slot) -> Option<&mut Outgoing> {
-        self.entries.get_mut(slots.get(slot).first_send as usize)
+        self.entries.get_mut(slots.get(slot).sends.first as usize)
     }
 
     /// A socket's queue, in order.
@@ -166,8 +172,7 @@ mod tests {
                 assert!(sends.take_lent(&mut slots, slot, wanted).is_none());
             }
             assert!(sends.is_empty());
-            let ends = (slots.get(slot).first_lent, slots.get(slot).last_lent);
-            assert_eq!(ends, (NONE, NONE));
+            assert_eq!(slots.get(slot).lent, Queue::EMPTY);
         }
     }
 
@@ -187,7 +192,7 @@ mod tests {
                 }
             }
             for slot in [two, one] {
-                let first = slots.get(slot).first_send;
+                let first = slots.get(slot).sends.first;
                 let queued: Vec<_> = sends.queue(first).map(|s| s.token.unwrap()).collect();
                 assert_eq!(queued, [0, 1, 2].map(|t| t + slot * 10), "{round}");
                 let popped =

@@ -2,7 +2,7 @@
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use super::sends::NONE;
+use super::sends::Queue;
 use crate::backend::Slot;
 use crate::sys::epoll::{EDGE, ENDING, EXCLUSIVE, Interest, READABLE, WRITABLE};
 
@@ -48,12 +48,10 @@ pub(super) struct Entry {
     pub(super) blocks: bool,
     /// Datagrams to ask for at once.
     pub(super) batch: usize,
-    /// Ends of the queue of its sends.
-    pub(super) first_send: u32,
-    pub(super) last_send: u32,
-    /// Ends of the queue of its sends that went and whose private buffers the kernel still needs.
-    pub(super) first_lent: u32,
-    pub(super) last_lent: u32,
+    /// Its sends.
+    pub(super) sends: Queue,
+    /// Its sends that went and whose private buffers the kernel still needs.
+    pub(super) lent: Queue,
     /// Number of the next send with MSG_ZEROCOPY, and how many have had no notice.
     pub(super) next_number: u32,
     pub(super) owed: u32,
@@ -79,10 +77,8 @@ impl Entry {
             watched: 0,
             blocks: false,
             batch: LEAST_BATCH,
-            first_send: NONE,
-            last_send: NONE,
-            first_lent: NONE,
-            last_lent: NONE,
+            sends: Queue::EMPTY,
+            lent: Queue::EMPTY,
             next_number: 0,
             owed: 0,
             in_work: false,
@@ -105,7 +101,7 @@ impl Entry {
 
     /// Whether a call on this socket may do something.
     pub(super) fn has_work(&self) -> bool {
-        let output = self.first_send != NONE && self.writable;
+        let output = !self.sends.is_empty() && self.writable;
         let any = self.stopping || self.has_input() || output;
         any && self.socket.is_some() && !self.connecting
     }

@@ -18,6 +18,7 @@ const SENDERS_OVERTIME_NS: u64 = 200_000_000;
 const DATAGRAM_DRAIN_NS: u64 = 1_000_000_000;
 /// A receiver of datagrams is done after so much silence.
 pub(super) const SILENCE_NS: u64 = 200_000_000;
+
 impl<B: Backend> Worker<B> {
     pub(super) fn begin_drain(&mut self) {
         self.close_window();

@@ -10,9 +10,8 @@ use crate::measure::tcp::TcpSample;
 use crate::plan::Proto;
 use crate::record::{Counters, Transactions, WorkerTime};
 use crate::sys::{address, queue, rusage, socket, tcp_info};
-use crate::traffic::udp::Account;
-
 use crate::traffic::schedule::Schedule;
+use crate::traffic::udp::Account;
 
 use super::cycle::{Span, Worker};
 use super::flow::{Flow, Kernels, Role};

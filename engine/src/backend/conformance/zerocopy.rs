@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 
+use super::flows::two_thousand_sends;
 use super::*;
 use crate::backend::{SendFrom, ZeroCopyStats};
 
@@ -65,16 +66,7 @@ pub(crate) fn many_small_lent_sends_lose_no_notice<B: Make>() {
     let mut engine = lending::<B>();
     let slot = engine.add(ours).unwrap();
     engine.arm().unwrap();
-    for token in 0..2000 {
-        engine.send(slot, token, SendFrom::Payload { offset: 0, len: 10 });
-    }
-    let mut done = vec![false; 2000];
-    for _ in 0..2000 {
-        let event = event_of(&mut engine, Kind::Send, slot);
-        assert_eq!(event.result, 10);
-        assert!(!std::mem::replace(&mut done[event.token as usize], true));
-    }
-    theirs.read_exact(&mut [0; 20_000]).unwrap();
+    two_thousand_sends(&mut engine, slot, &mut theirs);
     // It waits for news, as a worker's sender does for the other side's end.
     engine.receive(slot);
     theirs.write_all(b"x").unwrap();
