@@ -19,6 +19,7 @@ use ringperf::kernel::{FlowTag, Place, ProbeRequest, ProbeSet, Probes};
 use ringperf::record::{KernelReport, RetransmitReport, UnavailableStatus};
 use ringperf_ebpf::programs::SLOW_PATH;
 use support::netns::{Namespace, Veth, can_make_namespaces};
+use support::sound::{assert_sound, document};
 
 /// The probes count the whole system: one test at a time.
 static SERIAL: Mutex<()> = Mutex::new(());
@@ -109,6 +110,34 @@ fn udp(namespace: &Namespace, probes: &mut Probes, address: SocketAddr) -> UdpSo
         .follow(socket.as_fd(), TAG)
         .expect("a socket can be followed");
     socket
+}
+
+/// Where the kernel has no memory for what programs keep with a socket, the traffic goes on, and
+/// the run says that its flows are not watched.
+#[test]
+fn flows_that_cannot_be_marked_are_told() {
+    let Some(_lock) = may_run("flows_that_cannot_be_marked_are_told", &[]) else {
+        return;
+    };
+    if probes("flows_that_cannot_be_marked_are_told").is_none() {
+        return;
+    }
+    let namespace = Namespace::new("optmem");
+    namespace.ip(&["link", "set", "lo", "up"]);
+    namespace.run("sh", &["-c", "echo 1 > /proc/sys/net/core/optmem_max"]);
+    let rr = ["--test", "rr", "--flows", "2", "--duration", "300ms"];
+    let arguments = [&["run", "--json", "-", "--quiet"][..], &rr].concat();
+    let run = document(namespace.ringperf(&arguments), Duration::from_secs(30), 0);
+    assert_sound(&run, 1);
+    let sample = &run.cases[0].samples[0];
+    for side in ["client", "server"] {
+        let unwatched = sample.findings.iter().find(|finding| {
+            finding.code == "flows-unwatched" && finding.text.contains(&format!("on the {side}"))
+        });
+        let text = &unwatched.expect("a finding for each side").text;
+        assert!(text.contains("2 flows"), "{text}");
+        assert!(text.contains("Cannot allocate memory"), "{text}");
+    }
 }
 
 /// A rule that drops 1 in 50 of our datagrams.

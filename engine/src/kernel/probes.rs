@@ -148,11 +148,7 @@ impl Probes {
     ///
     /// Where the kernel refuses; without any probe attached there is nothing to do.
     pub fn follow(&mut self, socket: BorrowedFd<'_>, tag: FlowTag) -> Result<(), KernelError> {
-        let followed = self
-            .loaded
-            .as_mut()
-            .map_or(Ok(()), |loaded| loaded.maps.follow(socket, tag));
-        self.noted(followed)
+        self.mark(|maps| maps.follow(socket, tag))
     }
 
     /// Gives a socket, and what a listener accepts from now on, a place for its stamps, until it
@@ -162,15 +158,18 @@ impl Probes {
     ///
     /// Where the kernel refuses; without any probe attached there is nothing to do.
     pub fn place(&mut self, socket: BorrowedFd<'_>, place: Place) -> Result<(), KernelError> {
-        let placed = self
-            .loaded
-            .as_mut()
-            .map_or(Ok(()), |loaded| loaded.maps.place(socket, place));
-        self.noted(placed)
+        self.mark(|maps| maps.place(socket, place))
     }
 
-    /// Keeps in mind that a flow is not watched.
-    fn noted(&mut self, result: Result<(), KernelError>) -> Result<(), KernelError> {
+    /// Marks a flow, and keeps in mind where it is not watched.
+    fn mark(
+        &mut self,
+        how: impl FnOnce(&mut Maps) -> Result<(), KernelError>,
+    ) -> Result<(), KernelError> {
+        let Some(loaded) = self.loaded.as_mut() else {
+            return Ok(());
+        };
+        let result = how(&mut loaded.maps);
         if let Err(error) = &result {
             let (count, _) = self.unwatched.get_or_insert_with(|| (0, error.to_string()));
             *count += 1;

@@ -430,6 +430,11 @@ fn findings(ending: &mut Ending<'_>) -> Vec<Finding> {
         findings.push(Finding::new(Severity::Warning, "numbers-reused", text));
     }
     findings.extend(effects::findings(ending, side));
+    let probes = ending.kernel.iter().flat_map(|kernel| &kernel.findings);
+    findings.extend(probes.map(|finding| Finding {
+        text: format!("on the {side}: {}", finding.text),
+        ..finding.clone()
+    }));
     if let Some(net) = &ending.net {
         findings.extend(net_findings(ending, net, side));
     }
